@@ -1,0 +1,7 @@
+"""`python -m qccf` is `qccf`."""
+
+import sys
+
+from qccf.cli import main
+
+sys.exit(main())

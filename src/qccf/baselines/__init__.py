@@ -1,0 +1,1 @@
+"""The four policies that the paper compares with. Paper: Section VI."""

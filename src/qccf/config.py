@@ -1,0 +1,366 @@
+"""Settings: frozen, validated models loaded from TOML, presets, and `a.b=c` overrides.
+
+Every physical key carries its unit. Limits are wide enough for any sensible cell and narrow enough that a wrong unit
+(MHz for Hz, dBm for W, ms for s) falls outside. What is refused is refused with its key, its value and the limit.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from qccf import convergence
+from qccf.contracts import Constants
+from qccf.errors import ConfigError
+from qccf.units import dbm_to_w
+from qccf.wireless.cell import Radio, Sight
+from qccf.wireless.pathloss import PathLossModel
+
+PRESETS = ("femnist", "cifar10", "quick", "paper-table")
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class FederationSection(Section):
+    """Who learns, for how long."""
+
+    num_clients: int = Field(10, ge=1, le=100_000)
+    rounds: int = Field(100, ge=1, le=1_000_000)
+    seed: int = Field(0, ge=0, le=2**32 - 1)
+
+
+class DataSection(Section):
+    """Dataset sizes: normal with mean μ and standard deviation β, cut at a minimum."""
+
+    dataset_size_mean: float = Field(1200.0, ge=1, le=1e8)
+    dataset_size_std: float = Field(150.0, ge=0, le=1e8)
+    dataset_size_min: int = Field(100, ge=1, le=100_000_000)
+
+    @model_validator(mode="after")
+    def _mean_above_minimum(self) -> "DataSection":
+        if self.dataset_size_mean < self.dataset_size_min:
+            raise ValueError(
+                f"dataset_size_mean = {self.dataset_size_mean:g} is below dataset_size_min = {self.dataset_size_min}: "
+                "raise the mean or lower the minimum"
+            )
+        return self
+
+
+class CellSection(Section):
+    """Where clients stand, and how waves reach them from there."""
+
+    radius_m: float = Field(500.0, ge=10, le=5000)
+    distance_min_m: float = Field(10.0, ge=10, le=5000)
+    scenario: PathLossModel = "umi"
+    line_of_sight: Sight = "always"
+    shadowing: bool = False
+    carrier_hz: float = Field(2.4e9, ge=0.5e9, le=100e9)
+    base_height_m: float = Field(10.0, ge=2, le=200)
+    client_height_m: float = Field(1.5, ge=1.2, le=22.5)
+
+    @model_validator(mode="after")
+    def _ring(self) -> "CellSection":
+        if self.distance_min_m >= self.radius_m:
+            raise ValueError(
+                f"distance_min_m = {self.distance_min_m:g} leaves no room inside radius_m = {self.radius_m:g}: "
+                "lower the distance or raise the radius"
+            )
+        return self
+
+
+class RadioSection(Section):
+    """The uplink. `gain_db` is h_Gain; `fading_mean_power` is ζ."""
+
+    num_channels: int = Field(10, ge=1, le=100_000)
+    bandwidth_hz: float = Field(10e6, ge=1e3, le=10e9)
+    transmit_power_w: float = Field(0.2, ge=1e-6, le=10)
+    noise_dbm_per_hz: float = Field(-174.0, ge=-210, le=-90)
+    gain_db: float = Field(0.0, ge=-100, le=100)
+    rician_k: float = Field(4.0, ge=0, le=1e4)
+    fading_mean_power: float = Field(1.0, gt=0, le=1e4)
+
+
+class DeviceSection(Section):
+    """The clients' processors and the deadline that they work against."""
+
+    deadline_s: float = Field(0.02, ge=1e-5, le=86400)
+    cycles_per_sample: float = Field(1000.0, ge=1, le=1e12)
+    energy_coefficient: float = Field(1e-26, ge=1e-32, le=1e-18)
+    frequency_min_hz: float = Field(2e8, ge=1e6, le=1e11)
+    frequency_max_hz: float = Field(1e9, ge=1e6, le=1e11)
+
+    @model_validator(mode="after")
+    def _range(self) -> "DeviceSection":
+        if self.frequency_min_hz > self.frequency_max_hz:
+            raise ValueError(
+                f"frequency_min_hz = {self.frequency_min_hz:g} is above frequency_max_hz = {self.frequency_max_hz:g}: "
+                "swap them"
+            )
+        return self
+
+
+class LearningSection(Section):
+    """The model and its local training. `smoothness` is L."""
+
+    num_parameters: int = Field(246_590, ge=1, le=10**12)
+    local_updates: int = Field(6, ge=1, le=10_000)
+    local_epochs: int = Field(2, ge=1, le=10_000)
+    learning_rate: float = Field(0.1, gt=0, le=10)
+    smoothness: float = Field(0.015, gt=0, le=1e6)
+
+    @model_validator(mode="after")
+    def _whole_epochs(self) -> "LearningSection":
+        if self.local_updates % self.local_epochs:
+            raise ValueError(
+                f"local_updates = {self.local_updates} is not a multiple of local_epochs = {self.local_epochs}: "
+                "each epoch must have the same number of updates"
+            )
+        return self
+
+
+class GeneticSection(Section):
+    """Algorithm 1; `elitism` 0 is the paper's."""
+
+    population: int = Field(50, ge=2, le=100_000)
+    generations: int = Field(50, ge=1, le=100_000)
+    crossover_probability: float = Field(0.9, ge=0, le=1)
+    mutation_probability: float = Field(0.05, ge=0, le=1)
+    fitness_exponent: float = Field(1.0, gt=0, le=100)
+    elitism: int = Field(0, ge=0, le=100_000)
+
+
+class ControlSection(Section):
+    """QCCF's own settings: V, ε1, ε2, the warm start, and the solvers. ε1 is measured when it is "auto"."""
+
+    energy_weight: float = Field(100.0, ge=1e-9, le=1e12)
+    data_budget: Literal["auto"] | Annotated[float, Field(ge=0)] = "auto"
+    quantization_budget: float = Field(0.03, ge=0, le=1e9)
+    participation_margin: float = Field(0.01, gt=0, le=1e3)
+    quantization_margin: float = Field(0.5, gt=0, le=1e6)
+    solver: Literal["assignment", "genetic", "exhaustive"] = "assignment"
+    inner: Literal["exact", "closed-form", "closed-form-taylor", "printed"] = "exact"
+    genetic: GeneticSection = GeneticSection()
+
+
+class PrincipleSection(Section):
+    """DAdaQuant: ψ, φ (a tenth of the rounds when 0), the first level, and what the rule counts."""
+
+    smoothing: float = Field(0.9, ge=0, lt=1)
+    patience: int = Field(0, ge=0, le=1_000_000)
+    initial_bits: int = Field(3, ge=1, le=16)
+    unit: Literal["bits", "intervals"] = "bits"
+
+
+class NoQuantizationSection(Section):
+    enforce_deadline: bool = False
+
+
+class PolicySection(Section):
+    """Which policy runs: a name from the table, or `module:Class` with `options` passed to it."""
+
+    name: str = "qccf"
+    options: dict[str, Any] = {}
+
+
+class StatisticsSection(Section):
+    """What stands in for training in `qccf plan`: constants, or a trace file (see `docs/plan.md`)."""
+
+    model: Literal["constant", "trace"] = "constant"
+    gradient_norm_sq: float = Field(1.0, gt=0, le=1e12)
+    gradient_variance: float = Field(1.0, ge=0, le=1e12)
+    weight_range: float = Field(0.4, gt=0, le=1e6)
+    loss: float = Field(1.0, ge=0, le=1e6)
+    trace: str = ""
+
+    @model_validator(mode="after")
+    def _trace_named(self) -> "StatisticsSection":
+        if self.model == "trace" and not self.trace:
+            raise ValueError('trace = "" names no file, but model = "trace" needs one: give a CSV path')
+        return self
+
+
+class Scenario(Section):
+    """Everything that defines a run."""
+
+    federation: FederationSection = FederationSection()
+    data: DataSection = DataSection()
+    cell: CellSection = CellSection()
+    radio: RadioSection = RadioSection()
+    device: DeviceSection = DeviceSection()
+    learning: LearningSection = LearningSection()
+    control: ControlSection = ControlSection()
+    principle: PrincipleSection = PrincipleSection()
+    no_quantization: NoQuantizationSection = NoQuantizationSection()
+    policy: PolicySection = PolicySection()
+    statistics: StatisticsSection = StatisticsSection()
+
+    @model_validator(mode="after")
+    def _bound_applies(self) -> "Scenario":
+        convergence.require_valid_bound(
+            learning_rate=self.learning.learning_rate,
+            smoothness=self.learning.smoothness,
+            local_updates=self.learning.local_updates,
+        )
+        return self
+
+    def constants(self) -> Constants:
+        """What the decision core works with; ε1 is 0 until it has been measured."""
+        budget = self.control.data_budget
+        return Constants(
+            num_parameters=self.learning.num_parameters,
+            deadline_s=self.device.deadline_s,
+            cycles_per_sample=self.device.cycles_per_sample,
+            energy_coefficient=self.device.energy_coefficient,
+            transmit_power_w=self.radio.transmit_power_w,
+            frequency_min_hz=self.device.frequency_min_hz,
+            frequency_max_hz=self.device.frequency_max_hz,
+            local_updates=self.learning.local_updates,
+            local_epochs=self.learning.local_epochs,
+            learning_rate=self.learning.learning_rate,
+            smoothness=self.learning.smoothness,
+            energy_weight=self.control.energy_weight,
+            data_budget=0.0 if budget == "auto" else budget,
+            quantization_budget=self.control.quantization_budget,
+        )
+
+    def radio_link(self) -> Radio:
+        """The cell's radio in linear units."""
+        return Radio(
+            num_channels=self.radio.num_channels,
+            bandwidth_hz=self.radio.bandwidth_hz,
+            transmit_power_w=self.radio.transmit_power_w,
+            noise_w_per_hz=float(dbm_to_w(self.radio.noise_dbm_per_hz)),
+            gain_db=self.radio.gain_db,
+            scenario=self.cell.scenario,
+            line_of_sight=self.cell.line_of_sight,
+            shadowing=self.cell.shadowing,
+            carrier_hz=self.cell.carrier_hz,
+            base_height_m=self.cell.base_height_m,
+            client_height_m=self.cell.client_height_m,
+            rician_k=self.radio.rician_k,
+            fading_mean_power=self.radio.fading_mean_power,
+        )
+
+
+def load_scenario(source: str | Path = "femnist", overrides: Iterable[str] = ()) -> Scenario:
+    """The scenario of a preset or a TOML file, with `section.key=value` overrides on top.
+
+    A file may begin with `preset = "name"`: it then states only what differs from that preset.
+    """
+    tree = _read(source)
+    for override in overrides:
+        _apply(tree, override)
+    return scenario_from_dict(tree)
+
+
+def scenario_from_dict(tree: dict[str, Any]) -> Scenario:
+    """Validate a tree of sections as TOML gives it."""
+    try:
+        return Scenario.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(_sentence(error)) from None
+
+
+def _read(source: str | Path) -> dict[str, Any]:
+    name = str(source)
+    if name in PRESETS:
+        text = resources.files("qccf").joinpath("presets", f"{name}.toml").read_text(encoding="utf-8")
+    else:
+        try:
+            text = Path(source).read_text(encoding="utf-8")
+        except OSError as error:
+            reason = error.strerror or "it cannot be read"
+            raise ConfigError(f"{name!r} is neither a preset ({', '.join(PRESETS)}) nor a file: {reason}.") from None
+        except UnicodeDecodeError:
+            raise ConfigError(f"{name!r} is not a text file: write the settings as TOML in UTF-8.") from None
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{name} is not valid TOML: {error}.") from None
+    base = tree.pop("preset", None)
+    if base is None:
+        return tree
+    if base not in PRESETS:
+        raise ConfigError(f'preset = "{base}" in {name} is not one of {", ".join(PRESETS)}.')
+    return _merged(_read(base), tree)
+
+
+def _merged(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in top.items():
+        old = result.get(key)
+        result[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return result
+
+
+def _apply(tree: dict[str, Any], override: str) -> None:
+    path, equals, text = override.partition("=")
+    keys = path.strip().split(".")
+    if not equals or len(keys) < 2 or not all(keys):
+        raise ConfigError(f"--set {override!r} is not of the form section.key=value, such as radio.bandwidth_hz=2e7.")
+    try:
+        value = tomllib.loads(f"value = {text.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    node = tree
+    for key in keys[:-1]:
+        child = node.setdefault(key, {})
+        if not isinstance(child, dict):
+            raise ConfigError(f"--set {override!r}: {key!r} is a value, not a section.")
+        node = child
+    node[keys[-1]] = value
+
+
+def _sentence(error: ValidationError) -> str:
+    """The first mistake, as one sentence with key, value, limit and remedy."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"] if part not in ("float", "int", "literal['auto']"))
+    limits = first.get("ctx", {})
+    value = first["input"]
+    kind = first["type"]
+    if kind == "extra_forbidden":
+        return f"{key} is not a setting; {_similar(first['loc'])}"
+    if kind == "value_error":
+        return f"{key + ': ' if key else ''}{limits['error']}."
+    bounds = {
+        "greater_than_equal": ("at least", "ge"),
+        "greater_than": ("more than", "gt"),
+        "less_than_equal": ("at most", "le"),
+        "less_than": ("less than", "lt"),
+    }
+    if kind in bounds:
+        words, name = bounds[kind]
+        return f"{key} = {value!r} is out of range: it must be {words} {limits[name]:g}{_unit_hint(key)}."
+    if kind == "literal_error":
+        return f"{key} = {value!r} is not one of {limits['expected']}."
+    wanted = {"float_type": "a number", "int_type": "a whole number", "bool_type": "true or false"}.get(kind)
+    if wanted:
+        return f"{key} = {value!r} is not {wanted}{_unit_hint(key)}."
+    return f"{key} = {value!r}: {first['msg'][0].lower()}{first['msg'][1:]}."
+
+
+def _unit_hint(key: str) -> str:
+    units = {
+        "_dbm_per_hz": "dBm/Hz", "_hz": "hertz", "_s": "seconds", "_w": "watts", "_db": "decibels", "_m": "metres",
+    }  # fmt: skip
+    for suffix, unit in units.items():
+        if key.endswith(suffix):
+            return f", in {unit}"
+    return ""
+
+
+def _similar(location: tuple[int | str, ...]) -> str:
+    """A hint at the key that was probably meant."""
+    model: Any = Scenario
+    for part in location[:-1]:
+        model = model.model_fields[part].annotation
+    close = difflib.get_close_matches(str(location[-1]), model.model_fields, n=1)
+    if close:
+        return f"did you mean {'.'.join([*map(str, location[:-1]), close[0]])}?"
+    return f"known here: {', '.join(model.model_fields)}."

@@ -1,0 +1,90 @@
+"""P3.2 exactly: the best whole number of bits of every client-channel pair, from a table over q.
+
+For a fixed q the optimal frequency is known (the slowest that meets the deadline), so a pair's cost is a constant
+plus error·e(q)/S: the table of those constants is made once a round, and the best cost for any S is one pass over
+it. As the smallest of several straight lines, that cost is concave in 1/S, which the certificate of
+`channels_assignment` rests on.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from qccf.contracts import MAX_NUM_BITS, BoolArray, FloatArray, IntArray
+from qccf.control.problem import RoundProblem
+
+_BLOCK_ELEMENTS = 1 << 16
+"""Table entries handled at once: few enough to stay in cache, many enough to hide the interpreter."""
+
+
+class ExactPairs:
+    """Costs and bits of all pairs [client, channel] as functions of S, the data that takes part."""
+
+    def __init__(self, problem: RoundProblem) -> None:
+        self.problem = problem
+        num_levels = useful_levels(problem)
+        num_clients, num_channels = problem.rates_bps.shape
+        self._level_errors = 1.0 / np.square(np.exp2(np.arange(1, num_levels + 1, dtype=float)) - 1.0)
+        self._block_rows = max(1, _BLOCK_ELEMENTS // (num_levels * num_channels))
+        self._fixed = np.empty((num_clients, num_levels, num_channels))
+        columns = np.arange(num_channels)
+        levels = np.arange(1, num_levels + 1)[:, None]
+        for start in range(0, num_clients, self._block_rows):
+            rows = np.arange(start, min(start + self._block_rows, num_clients))[:, None, None]
+            self._fixed[rows[:, 0, 0]] = problem.energy_costs(levels, rows, columns)
+
+    def feasible(self) -> BoolArray:
+        """Which pairs [client, channel] can deliver one bit a parameter within the deadline."""
+        return np.isfinite(self._fixed[:, 0, :])
+
+    def costs(self, total: float, rows: Any = None) -> FloatArray:
+        """Each pair's contribution to J when S = total; infinite where no bits meet the deadline."""
+        p = self.problem
+        rows = np.arange(len(self._fixed)) if rows is None else rows
+        weighted = (p.error_costs[rows, None] / total) * self._level_errors
+        best = np.empty((len(rows), self._fixed.shape[2]))
+        for start in range(0, len(rows), self._block_rows):
+            part = slice(start, start + self._block_rows)
+            block = self._fixed[rows[part]]
+            block += weighted[part, :, None]
+            block.min(axis=1, out=best[part])
+        best += (p.presence_costs[rows] + p.spread_costs[rows] / total)[:, None]
+        return best
+
+    def chosen_costs(self, totals: Any, rows: IntArray, columns: IntArray) -> FloatArray:
+        """Contribution to J of the pairs (rows, columns) only, each with an S of its own."""
+        p = self.problem
+        return self._lines(totals, rows, columns).min(axis=1) + p.presence_costs[rows] + p.spread_costs[rows] / totals
+
+    def bits(self, total: float, rows: IntArray, columns: IntArray) -> IntArray:
+        """The best bits of the pairs (rows, columns) when S = total; 0 where none meets the deadline."""
+        lines = self._lines(total, rows, columns)
+        return np.where(np.isfinite(lines.min(axis=1)), 1 + lines.argmin(axis=1), 0)
+
+    def _lines(self, totals: Any, rows: IntArray, columns: IntArray) -> FloatArray:
+        """Cost of each pair for each number of bits, shape [pair, bits]."""
+        return self._fixed[rows, :, columns] + (self.problem.error_costs[rows] / totals)[:, None] * self._level_errors
+
+
+def useful_levels(problem: RoundProblem) -> int:
+    """The largest number of bits that can be optimal for any pair, whoever takes part.
+
+    While λ2 ≤ ε2 an error costs nothing, so one bit is best. Otherwise the bits that would be best with no deadline
+    (Case 2) at the largest weight a client can have, 1, bound the rest: with x = 2^q - 1 that optimum solves
+    x³ = A4·(x + 1), hence x < sqrt(2·A4) or x ≤ 1.
+    """
+    if problem.quantization_pressure <= 0.0 or problem.rates_bps.size == 0:
+        return 1
+    c = problem.constants
+    best_rates = problem.rates_bps.max(axis=1)
+    a4 = (
+        2.0
+        * np.log(2.0)
+        * best_rates
+        * (problem.error_costs / problem.dataset_sizes)
+        / (problem.slope_bits * c.transmit_power_w * c.energy_weight)
+    )
+    relaxed = np.log2(1.0 + np.sqrt(2.0 * a4.max()))
+    affordable = problem.overhead_bits + MAX_NUM_BITS * problem.slope_bits
+    reachable = min(affordable, best_rates.max() * c.deadline_s) - problem.overhead_bits
+    return int(np.clip(min(np.ceil(relaxed), reachable // problem.slope_bits), 1, MAX_NUM_BITS))

@@ -1,0 +1,326 @@
+"""P3.1 by assignment problems, with a certificate: the default solver.
+
+Write S for the data that takes part and u = 1/S. For a guessed S the whole of P3.1 is one assignment problem; what
+makes it hard is only that S must come out as guessed. Two steps:
+
+*Guess and mend.* Solve the assignment at a guessed S with a bonus μ for every sample, μ = -dJ/dS: what all others
+gain when their weights shrink. Take the S that comes out as the next guess. A few starts suffice.
+
+*Certify.* Let Φ_μ(u) be the value of the assignment with costs at u less μ·D_i. For any μ, Φ_μ(1/S) + μ·S is at
+most the value of every decision with that S. Each pair's cost is concave in u (see `bits_exact`), so Φ_μ is concave
+too and lies above its chord on any interval; chord + μ·S has its lowest point in closed form. Two assignments thus
+bound J on an interval of S, whatever the signs of λ - ε, and the best μ for an interval is a one-dimensional
+concave search. Branch and bound then splits the interval with the lowest bound, and where S is no longer what
+blurs the bound, decides on one client, in or out. Every assignment met on the way is a candidate decision.
+
+Values in this file are J less J of the empty round, so that the best value is never above zero.
+"""
+
+import heapq
+from itertools import count, pairwise
+from math import inf, sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from qccf.contracts import BoolArray, FloatArray, IntArray
+from qccf.control.bits_exact import ExactPairs
+from qccf.control.matching import cheapest_matching, match_everyone
+from qccf.control.pairs import PairModel
+from qccf.control.problem import Allocation, RoundProblem, empty_allocation
+
+TOLERANCE = 1e-10
+"""A gap below this part of what participation gains is rounding: nothing is left to prove."""
+
+GAP_GOAL = 1e-4
+"""Beyond `SMALL_PAIRS`, stop proving once the gap is this part of what participation gains."""
+
+SMALL_PAIRS = 1_000
+"""Up to this many client-channel pairs an assignment takes microseconds, and the proof is carried to the end."""
+
+NODE_BUDGET = 60_000
+MIN_NODES = 12
+"""How long to go on proving: so many pairs in all, at least so many nodes."""
+
+MAX_BONUS_STEPS = 8
+
+
+def solve_assignment(problem: RoundProblem, pairs: PairModel) -> tuple[Allocation, float]:
+    """The best decision found, and a lower bound that the J of no decision is below."""
+    search = _Search(problem, pairs)
+    relaxation = _Relaxation(problem, pairs if isinstance(pairs, ExactPairs) else ExactPairs(problem))
+    root = relaxation.root()
+    if root is None:
+        return search.allocation(), problem.empty_objective
+    small = problem.rates_bps.size <= SMALL_PAIRS
+    for start in (root.high, sqrt(root.low * root.high), root.low) if small else (root.high,):
+        _guess_and_mend(search, relaxation, start)
+    bound = _certify(search, relaxation, root, small)
+    return search.allocation(), problem.empty_objective + min(bound, search.value)
+
+
+class _Search:
+    """The best decision so far."""
+
+    def __init__(self, problem: RoundProblem, pairs: PairModel) -> None:
+        self.problem = problem
+        self.pairs = pairs
+        self.value = 0.0
+        self.members: IntArray = np.empty(0, dtype=np.int64)
+        self.columns: IntArray = np.empty(0, dtype=np.int64)
+        self._tried: set[bytes] = set()
+
+    @property
+    def total(self) -> float:
+        return float(self.problem.dataset_sizes[self.members].sum())
+
+    def offer(self, members: IntArray) -> None:
+        """Evaluate one set of participants at its own S, with the best channels for it."""
+        key = members.tobytes()
+        if len(members) == 0 or key in self._tried:
+            return
+        self._tried.add(key)
+        total = float(self.problem.dataset_sizes[members].sum())
+        matched = match_everyone(self.pairs.costs(total, members))
+        if matched is not None and matched[0] < self.value:
+            self.value, self.columns = matched
+            self.members = members
+
+    def allocation(self) -> Allocation:
+        best = empty_allocation(len(self.problem.dataset_sizes))
+        if len(self.members):
+            best.channels[self.members] = self.columns
+            best.num_bits[self.members] = self.pairs.bits(self.total, self.members, self.columns)
+        return best
+
+
+class _Node(NamedTuple):
+    """A part of the decisions: S in [low, high], some clients in, some out."""
+
+    low: float
+    high: float
+    inside: BoolArray
+    outside: BoolArray
+
+
+class _Matched(NamedTuple):
+    value: float
+    members: IntArray
+    columns: IntArray
+    total: float
+
+
+class _Relaxation:
+    """Φ_μ(1/S): the assignment that ignores whether S comes out as guessed."""
+
+    def __init__(self, problem: RoundProblem, exact: ExactPairs) -> None:
+        self.problem = problem
+        self.exact = exact
+        self.sizes = problem.dataset_sizes
+        self._recent: dict[float, FloatArray] = {}
+
+    def root(self) -> _Node | None:
+        """All decisions in which somebody takes part; None where nobody can."""
+        hopeless = np.logical_not(self.exact.feasible().any(axis=1))
+        return self.narrowed(0.0, inf, np.zeros_like(hopeless), hopeless)
+
+    def narrowed(self, low: float, high: float, inside: BoolArray, outside: BoolArray) -> _Node | None:
+        """The node with its interval cut to what its clients can add up to; None where nothing is left."""
+        num_channels = self.problem.rates_bps.shape[1]
+        free = np.sort(self.sizes[~inside & ~outside])
+        seats = num_channels - int(inside.sum())
+        if seats < 0 or (not inside.any() and len(free) == 0):
+            return None
+        certain = float(self.sizes[inside].sum())
+        low = max(low, certain or float(free[0]))
+        high = min(high, certain + float(free[max(0, len(free) - seats) :].sum()))
+        return _Node(low, high, inside, outside) if low <= high else None
+
+    def costs(self, total: float) -> FloatArray:
+        if total not in self._recent:
+            if len(self._recent) >= 4:
+                self._recent.pop(next(iter(self._recent)))
+            self._recent[total] = self.exact.costs(total)
+        return self._recent[total]
+
+    def match(self, total: float, bonus: float, node: _Node) -> _Matched:
+        """The best assignment at S = total with μ = bonus that respects the node; infinite where none does."""
+        costs = self.costs(total) - bonus * self.sizes[:, None]
+        costs[node.outside] = inf
+        lure = 0.0
+        wanted = int(node.inside.sum())
+        if wanted:
+            magnitudes = np.abs(costs, where=np.isfinite(costs), out=np.zeros_like(costs))
+            lure = 1.0 + 2.0 * float(magnitudes.max(axis=1).sum())
+            costs[node.inside] -= lure
+        value, channels = cheapest_matching(costs)
+        members = np.flatnonzero(channels >= 0)
+        if wanted and int(node.inside[members].sum()) < wanted:
+            value = inf
+        return _Matched(value + lure * wanted, members, channels[members], float(self.sizes[members].sum()))
+
+    def marginal_bonus(self, members: IntArray, columns: IntArray) -> float:
+        """μ = -dJ/dS of a decision: all that J divides by S, over S²."""
+        if len(members) == 0:
+            return 0.0
+        p = self.problem
+        total = float(self.sizes[members].sum())
+        level_errors = 1.0 / np.square(np.exp2(self.exact.bits(total, members, columns)) - 1.0)
+        return float((p.spread_costs[members] + p.error_costs[members] * level_errors).sum()) / total**2
+
+
+def _guess_and_mend(search: _Search, relaxation: _Relaxation, total: float) -> None:
+    """Follow S and μ to a decision that reproduces them."""
+    everything = relaxation.root()
+    assert everything is not None
+    bonus, seen = 0.0, set()
+    for _ in range(10):
+        matched = relaxation.match(total, bonus, everything)
+        search.offer(matched.members)
+        key = matched.members.tobytes()
+        if len(matched.members) == 0 or key in seen:
+            return
+        seen.add(key)
+        total, bonus = matched.total, relaxation.marginal_bonus(matched.members, matched.columns)
+
+
+class _Bound(NamedTuple):
+    """A node with its bound, how it was reached, and what splitting it would be about."""
+
+    value: float
+    order: int
+    node: _Node
+    bonus: float
+    split: float | None
+    pivot: int | None
+
+
+def _certify(search: _Search, relaxation: _Relaxation, root: _Node, small: bool) -> float:
+    """Branch and bound over S and clients. Returns a bound below the value of every decision."""
+    tolerance = TOLERANCE if small else GAP_GOAL
+    order = count()
+
+    def explore(low: float, high: float, inside: BoolArray, outside: BoolArray, bonus: float) -> None:
+        node = relaxation.narrowed(low, high, inside, outside)
+        if node is not None:
+            bound = _bound(search, relaxation, node, bonus, tolerance, next(order))
+            if bound.value < inf:
+                heapq.heappush(leaves, bound)
+
+    leaves: list[_Bound] = []
+    first_bonus = relaxation.marginal_bonus(search.members, search.columns)
+    cuts = [root.low, search.total, root.high] if root.low < search.total < root.high else [root.low, root.high]
+    for low, high in pairwise(cuts):
+        explore(low, high, root.inside, root.outside, first_bonus)
+    for _ in range(max(MIN_NODES, NODE_BUDGET // relaxation.problem.rates_bps.size)):
+        if not leaves or leaves[0].value >= search.value * (1.0 + tolerance):
+            break
+        _, _, node, bonus, split, pivot = leaves[0]
+        if split is None and pivot is None:
+            break
+        heapq.heappop(leaves)
+        if split is not None:
+            explore(node.low, split, node.inside, node.outside, bonus)
+            explore(split, node.high, node.inside, node.outside, bonus)
+        else:
+            chosen = np.arange(len(relaxation.sizes)) == pivot
+            explore(node.low, node.high, node.inside | chosen, node.outside, bonus)
+            explore(node.low, node.high, node.inside, node.outside | chosen, bonus)
+    return leaves[0].value if leaves else 0.0
+
+
+class _Tangent(NamedTuple):
+    """A node's bound at one μ, as a function of which it is concave: value, slope, and the S where it is attained.
+
+    `at_low` and `at_high` bound the decisions with S at just that end.
+    """
+
+    bonus: float
+    value: float
+    slope: float
+    weakest: float
+    members: IntArray
+    at_low: float
+    at_high: float
+
+
+def _bound(search: _Search, relaxation: _Relaxation, node: _Node, bonus: float, tolerance: float, order: int) -> _Bound:
+    """The largest bound that any μ gives for the decisions of a node."""
+    tangents: list[_Tangent] = []
+    below: _Tangent | None = None
+    above: _Tangent | None = None
+    step = max(abs(bonus), -search.value / node.high) or 1.0
+    for _ in range(MAX_BONUS_STEPS):
+        tangent = _tangent(search, relaxation, node, bonus)
+        tangents.append(tangent)
+        best = max(tangents, key=lambda t: t.value)
+        if best.value >= search.value * (1.0 + tolerance):
+            return _Bound(best.value, order, node, best.bonus, None, None)
+        if tangent.slope > 0.0:
+            below = tangent
+        elif tangent.slope < 0.0:
+            above = tangent
+        else:
+            break
+        if below is None or above is None:
+            bonus += step if tangent.slope > 0.0 else -step
+            step *= 4.0
+            continue
+        crossing = below.value - above.value + above.slope * above.bonus - below.slope * below.bonus
+        bonus = crossing / (above.slope - below.slope)
+        if below.value + below.slope * (bonus - below.bonus) <= best.value - tolerance * search.value:
+            break
+    split = _split(relaxation, node, tangents, best, search.value * (1.0 + tolerance))
+    pivot = _pivot(relaxation, node, below, above) if split is None else None
+    return _Bound(best.value, order, node, best.bonus, split, pivot)
+
+
+def _split(
+    relaxation: _Relaxation, node: _Node, tangents: list[_Tangent], best: _Tangent, target: float
+) -> float | None:
+    """The S at which to split, if a narrower interval is what the bound lacks.
+
+    It is where the bound is weak because of the chord (at its lowest point the relaxation itself is good enough) or
+    because the two ends want different μ (each end by itself is good enough).
+    """
+    if node.low < best.weakest < node.high:
+        good = relaxation.match(best.weakest, best.bonus, node).value + best.bonus * best.weakest >= target
+        return best.weakest if good else None
+    good = max(t.at_low for t in tangents) >= target and max(t.at_high for t in tangents) >= target
+    return 2.0 / (1.0 / node.low + 1.0 / node.high) if good and node.low < node.high else None
+
+
+def _pivot(relaxation: _Relaxation, node: _Node, below: _Tangent | None, above: _Tangent | None) -> int | None:
+    """The largest client on which the assignments at either side of the best μ disagree, else the largest free one."""
+    free = ~node.inside & ~node.outside
+    torn = (
+        np.setxor1d(below.members, above.members) if below is not None and above is not None else np.flatnonzero(free)
+    )
+    torn = torn[free[torn]]
+    candidates = torn if len(torn) else np.flatnonzero(free)
+    return int(candidates[np.argmax(relaxation.sizes[candidates])]) if len(candidates) else None
+
+
+def _tangent(search: _Search, relaxation: _Relaxation, node: _Node, bonus: float) -> _Tangent:
+    """Chord of Φ_μ between the ends of the node's interval, plus μ·S, at its lowest point."""
+    low, high = node.low, node.high
+    first = relaxation.match(low, bonus, node)
+    search.offer(first.members)
+    at_low = first.value + bonus * low
+    if low == high or at_low == inf:
+        return _Tangent(bonus, at_low, low - first.total, low, first.members, at_low, at_low)
+    last = relaxation.match(high, bonus, node)
+    search.offer(last.members)
+    rise = (first.value - last.value) / (1.0 / low - 1.0 / high)
+
+    def chord(total: float) -> float:
+        return last.value + rise * (1.0 / total - 1.0 / high) + bonus * total
+
+    candidates = [low, high]
+    if rise * bonus > 0.0 and low < sqrt(rise / bonus) < high:
+        candidates.append(sqrt(rise / bonus))
+    weakest = min(candidates, key=chord)
+    share_low = (1.0 / weakest - 1.0 / high) / (1.0 / low - 1.0 / high)
+    slope = weakest - (share_low * first.total + (1.0 - share_low) * last.total)
+    members = first.members if share_low > 0.5 else last.members
+    return _Tangent(bonus, chord(weakest), slope, weakest, members, at_low, last.value + bonus * high)

@@ -1,0 +1,134 @@
+"""One round's problem P2, arranged by how its terms depend on the decision.
+
+With S the data that takes part (D^n) and e(q) = 1/(2^q - 1)², the objective is
+
+    J = empty + Σ over participants i of [ presence_i + spread_i/S + error_i·e(q_i)/S + V·energy(i, channel, q_i) ]
+
+so that for a known S every client-channel pair has a cost of its own. All solvers are built on this.
+
+Paper: Eq. of P2, Section V-A. Deviates: E8 (an empty round has no S).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from qccf import convergence, cost
+from qccf.contracts import BoolArray, Constants, FloatArray, IntArray, Observation
+from qccf.quantization.codecs import error_scales, payload_bits, payload_overhead_bits
+
+
+@dataclass(frozen=True)
+class RoundProblem:
+    """The state of a round: what is observed, and how long the two queues are."""
+
+    observation: Observation
+    constants: Constants
+    participation_queue: float
+    quantization_queue: float
+
+    @property
+    def rates_bps(self) -> FloatArray:
+        return self.observation.rates_bps
+
+    @property
+    def dataset_sizes(self) -> FloatArray:
+        return self.observation.statistics.dataset_sizes
+
+    @property
+    def participation_pressure(self) -> float:
+        """λ1 - ε1."""
+        return self.participation_queue - self.constants.data_budget
+
+    @property
+    def quantization_pressure(self) -> float:
+        """λ2 - ε2."""
+        return self.quantization_queue - self.constants.quantization_budget
+
+    @cached_property
+    def cycles(self) -> FloatArray:
+        return cost.training_cycles(self.dataset_sizes, self.constants)
+
+    @property
+    def slope_bits(self) -> float:
+        """How many bits of payload one more bit a parameter costs."""
+        return float(self.constants.num_parameters)
+
+    @property
+    def overhead_bits(self) -> float:
+        return payload_overhead_bits(self.constants.num_parameters)
+
+    @cached_property
+    def empty_objective(self) -> float:
+        """J of the round in which nobody takes part."""
+        norms_sq = self.observation.statistics.gradient_norms_sq
+        return float(self.participation_pressure * 4.0 * self.constants.local_updates * norms_sq.sum())
+
+    @cached_property
+    def presence_costs(self) -> FloatArray:
+        """What a client's presence adds to J whatever else happens; negative while λ1 > ε1."""
+        shares = self.dataset_sizes / self.dataset_sizes.sum()
+        norms_sq = self.observation.statistics.gradient_norms_sq
+        return -self.participation_pressure * 4.0 * self.constants.local_updates * shares * norms_sq
+
+    @cached_property
+    def spread_costs(self) -> FloatArray:
+        """What a client's gradient spread adds to J, times S."""
+        c, s = self.constants, self.observation.statistics
+        a1 = convergence.gradient_norm_coefficient(c.learning_rate, c.smoothness, c.local_updates)
+        a2 = convergence.gradient_variance_coefficient(c.learning_rate, c.smoothness, c.local_updates)
+        return self.participation_pressure * (a1 * s.gradient_norms_sq + a2 * s.gradient_variances) * s.dataset_sizes
+
+    @cached_property
+    def error_costs(self) -> FloatArray:
+        """What a client's quantization error adds to J, times S and (2^q - 1)²."""
+        c, s = self.constants, self.observation.statistics
+        scales = error_scales(s.weight_ranges, c.num_parameters)
+        return 0.5 * self.quantization_pressure * c.smoothness * scales * s.dataset_sizes
+
+    def frequencies_hz(self, num_bits: Any, rows: Any, columns: Any) -> FloatArray:
+        """The slowest admissible frequency of the pairs (rows, columns); infinite where the deadline cannot be met."""
+        with np.errstate(divide="ignore"):
+            upload_s = payload_bits(num_bits, self.constants.num_parameters) / self.rates_bps[rows, columns]
+        return np.asarray(cost.slowest_frequency_hz(self.cycles[rows], upload_s, self.constants))
+
+    def energy_costs(self, num_bits: Any, rows: Any, columns: Any) -> FloatArray:
+        """V times the energy of the pairs (rows, columns); infinite where the deadline cannot be met."""
+        c = self.constants
+        frequency_hz = self.frequencies_hz(num_bits, rows, columns)
+        with np.errstate(divide="ignore"):
+            upload_s = payload_bits(num_bits, c.num_parameters) / self.rates_bps[rows, columns]
+        spent_j = cost.compute_energy_j(self.cycles[rows], frequency_hz, c) + c.transmit_power_w * upload_s
+        return np.asarray(c.energy_weight * spent_j)
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """A solver's answer: channel and bits of each client; -1 and 0 for those that sit out."""
+
+    channels: IntArray
+    num_bits: IntArray
+
+    @property
+    def participates(self) -> BoolArray:
+        return self.channels >= 0
+
+
+def empty_allocation(num_clients: int) -> Allocation:
+    return Allocation(np.full(num_clients, -1, dtype=np.int64), np.zeros(num_clients, dtype=np.int64))
+
+
+def objective(problem: RoundProblem, allocation: Allocation) -> float:
+    """J of P2 with all its terms, A0 left out, written as the paper writes it. Paper: P2."""
+    on = allocation.participates
+    statistics = problem.observation.statistics
+    rows = np.flatnonzero(on)
+    energy = problem.energy_costs(allocation.num_bits[rows], rows, allocation.channels[rows]).sum()
+    return float(
+        problem.participation_pressure * convergence.data_term(on, statistics, problem.constants)
+        + problem.quantization_pressure
+        * convergence.quantization_term(on, allocation.num_bits, statistics, problem.constants)
+        + energy
+    )

@@ -1,0 +1,50 @@
+"""The two virtual queues: what convergence is still owed.
+
+Paper: Section V-A. Deviates: E6, the paper gives no start.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from qccf import convergence
+from qccf.contracts import BoolArray, Constants, IntArray, Statistics
+
+
+class Queues(NamedTuple):
+    """λ1 and λ2."""
+
+    participation: float
+    quantization: float
+
+
+def warm_start(
+    statistics: Statistics, constants: Constants, *, participation_margin: float, quantization_margin: float
+) -> Queues:
+    """Queues from which the first round is sensible.
+
+    At or below its budget a queue asks for the opposite of learning: nobody takes part (λ1), one bit each (λ2). So λ1
+    starts a margin above ε1, as a part of the data term with everybody present; λ2 starts a margin above ε2 that sets
+    the bits of the first round.
+    """
+    everybody = np.ones(statistics.num_clients, dtype=bool)
+    scale = convergence.data_term(everybody, statistics, constants)
+    return Queues(
+        participation=constants.data_budget + participation_margin * scale,
+        quantization=constants.quantization_budget + quantization_margin,
+    )
+
+
+def advance(
+    queues: Queues, arrived: BoolArray, num_bits: IntArray, statistics: Statistics, constants: Constants
+) -> Queues:
+    """The queues after a round: each grows by its term, shrinks by its budget, and stops at zero.
+
+    Deviates: E8, an empty round counts with all weights zero.
+    """
+    data = convergence.data_term(arrived, statistics, constants)
+    error = convergence.quantization_term(arrived, num_bits, statistics, constants)
+    return Queues(
+        participation=max(queues.participation + data - constants.data_budget, 0.0),
+        quantization=max(queues.quantization + error - constants.quantization_budget, 0.0),
+    )

@@ -1,0 +1,170 @@
+"""One round's problem as JSON: what `qccf decide` reads and writes. `docs/decide.md` describes both."""
+
+import json
+import math
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qccf import convergence
+from qccf.contracts import Constants, Decision, FloatArray, Observation, Statistics
+from qccf.control.problem import RoundProblem
+from qccf.cost import settle
+from qccf.errors import ConfigError, ProblemError
+
+_PER_CLIENT = {
+    "dataset_sizes": "above 0",
+    "gradient_norms_sq": "0 or above",
+    "gradient_variances": "0 or above",
+    "weight_ranges": "0 or above",
+}
+_WHOLE = {"num_parameters", "local_updates", "local_epochs"}
+_MAY_BE_ZERO = {"data_budget", "quantization_budget"}
+_KEYS = {"rates_bps", *_PER_CLIENT, "participation_queue", "quantization_queue", "constants"}
+
+
+def read_problem(path: str) -> RoundProblem:
+    """The problem in a file, or on standard input for "-"."""
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ProblemError(f"{path}: cannot be read: {reason}.") from None
+    try:
+        tree = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ProblemError(f"{path}: is not valid JSON: {error}.") from None
+    return parse_problem(tree)
+
+
+def parse_problem(tree: Any) -> RoundProblem:
+    """Check every rule of the format and build the problem."""
+    if not isinstance(tree, dict):
+        raise ProblemError(f"a problem is a JSON object with the keys {', '.join(sorted(_KEYS))}.")
+    missing = sorted(_KEYS - tree.keys())
+    if missing:
+        raise ProblemError(f"the problem lacks {', '.join(missing)}: every problem has {', '.join(sorted(_KEYS))}.")
+    rates_bps = _rates(tree["rates_bps"])
+    per_client = {key: _client_values(tree[key], key, limit, len(rates_bps)) for key, limit in _PER_CLIENT.items()}
+    return RoundProblem(
+        Observation(rates_bps, Statistics(**per_client)),
+        _constants(tree["constants"]),
+        _number(tree["participation_queue"], "participation_queue"),
+        _number(tree["quantization_queue"], "quantization_queue"),
+    )
+
+
+def unknown_keys(tree: dict[str, Any]) -> list[str]:
+    """Keys that mean nothing here; they are ignored, and the user is told."""
+    constants = tree.get("constants")
+    inner = constants.keys() - {f.name for f in fields(Constants)} if isinstance(constants, dict) else set()
+    return sorted(tree.keys() - _KEYS) + sorted(f"constants.{key}" for key in inner)
+
+
+def decision_to_json(problem: RoundProblem, decision: Decision) -> dict[str, Any]:
+    """The decision and its certificate as plain values."""
+    assert decision.certificate is not None
+    outcome = settle(decision, problem.observation, problem.constants)
+    return {
+        "channels": decision.channels.tolist(),
+        "num_bits": decision.num_bits.tolist(),
+        "frequencies_hz": decision.frequencies_hz.tolist(),
+        "objective": decision.certificate.objective,
+        "energy_j": float(outcome.energy_j.sum()),
+        "lower_bound": decision.certificate.lower_bound,
+        "certified_gap": decision.certificate.gap,
+        "solver": decision.certificate.solver,
+        "wall_time_s": decision.certificate.wall_time_s,
+    }
+
+
+def _number(value: Any, key: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ProblemError(f"{key} = {_shown(value)} is not a number.")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ProblemError(f"{key} = {_shown(value)} is not finite: give a finite number.")
+    return number
+
+
+def _rates(value: Any) -> FloatArray:
+    if not isinstance(value, list) or not value or not all(isinstance(row, list) for row in value):
+        raise ProblemError("rates_bps is not a list with one list of channel rates for each client.")
+    width = len(value[0])
+    if width == 0:
+        raise ProblemError("rates_bps[0] is empty: every client needs a rate on at least one channel (0 for no link).")
+    for index, row in enumerate(value):
+        if len(row) != width:
+            raise ProblemError(
+                f"rates_bps is ragged: client {index} has {len(row)} channels and client 0 has {width}; "
+                "give every client the same channels (0 for no link)."
+            )
+    rates = [[_number(rate, f"rates_bps[{i}][{c}]") for c, rate in enumerate(row)] for i, row in enumerate(value)]
+    array = np.array(rates)
+    if (array < 0.0).any():
+        i, c = np.argwhere(array < 0.0)[0]
+        raise ProblemError(
+            f"rates_bps[{i}][{c}] = {array[i, c]:g} is negative: rates are 0 or above, in bits a second."
+        )
+    return array
+
+
+def _client_values(value: Any, key: str, limit: str, num_clients: int) -> FloatArray:
+    if not isinstance(value, list):
+        raise ProblemError(f"{key} = {_shown(value)} is not a list with one number for each client.")
+    if len(value) != num_clients:
+        raise ProblemError(
+            f"{key} has {len(value)} entries, but rates_bps has {num_clients} clients: give one for each."
+        )
+    array = np.array([_number(entry, f"{key}[{index}]") for index, entry in enumerate(value)])
+    bad = array <= 0.0 if limit == "above 0" else array < 0.0
+    if bad.any():
+        index = int(np.argmax(bad))
+        raise ProblemError(f"{key}[{index}] = {array[index]:g} is out of range: it must be {limit}.")
+    return array
+
+
+def _constants(value: Any) -> Constants:
+    names = [field.name for field in fields(Constants)]
+    if not isinstance(value, dict):
+        raise ProblemError(f"constants is not an object with the keys {', '.join(names)}.")
+    missing = [name for name in names if name not in value]
+    if missing:
+        raise ProblemError(f"constants lacks {', '.join(missing)}.")
+    numbers: dict[str, Any] = {}
+    for name in names:
+        number = _number(value[name], f"constants.{name}")
+        if number < 0.0 or (number == 0.0 and name not in _MAY_BE_ZERO):
+            limit = "0 or above" if name in _MAY_BE_ZERO else "above 0"
+            raise ProblemError(f"constants.{name} = {number:g} is out of range: it must be {limit}.")
+        if name in _WHOLE:
+            if number != int(number):
+                raise ProblemError(f"constants.{name} = {number:g} is not a whole number.")
+            number = int(number)
+        numbers[name] = number
+    constants = Constants(**numbers)
+    if constants.frequency_min_hz > constants.frequency_max_hz:
+        raise ProblemError(
+            f"constants.frequency_min_hz = {constants.frequency_min_hz:g} is above frequency_max_hz = "
+            f"{constants.frequency_max_hz:g}: swap them."
+        )
+    try:
+        convergence.require_valid_bound(
+            learning_rate=constants.learning_rate,
+            smoothness=constants.smoothness,
+            local_updates=constants.local_updates,
+        )
+    except ConfigError as error:
+        raise ProblemError(str(error).replace("learning.", "constants.")) from None
+    return constants
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,17 @@
+"""Named random streams derived from one seed.
+
+A stream is named by words and numbers, such as ``("channel", round)``. Two policies that ask for the same name see
+the same draws whatever else they drew before, so they meet the same cell, fading and data; and a resumed run needs
+no saved generator state.
+"""
+
+import hashlib
+
+import numpy as np
+
+
+def stream(seed: int, *name: str | int) -> np.random.Generator:
+    """The generator that belongs to ``name`` under ``seed``."""
+    digest = hashlib.sha256(repr(name).encode()).digest()
+    words = np.frombuffer(digest, dtype=np.uint32).tolist()
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, *words])))

@@ -1,0 +1,96 @@
+"""What a plan looks like: the cell from above, what each policy costs, and how the bits move."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from qccf.planning import PlannedRun, summarise
+from qccf.report.style import apply_style, policy_style
+
+
+def plan_figure(runs: Sequence[PlannedRun], focus: str) -> Figure:
+    """Four panels. `focus` is the policy whose bits colour the cell."""
+    apply_style()
+    figure, axes = plt.subplots(2, 2, figsize=(10.5, 8.2), layout="constrained")
+    rows = summarise(runs)
+    draw_cell(axes[0, 0], next(run for run in runs if run.policy == focus))
+    _draw_energy(axes[0, 1], rows)
+    _draw_bits_over_rounds(axes[1, 0], runs)
+    _draw_bits_over_sizes(axes[1, 1], runs)
+    return figure
+
+
+def draw_cell(axes: Axes, run: PlannedRun) -> None:
+    """Clients where they stand, coloured by their mean bits, as large as their datasets."""
+    cell = run.world.cell
+    uploads = run.participated.sum(axis=0)
+    mean_bits = run.num_bits.sum(axis=0) / np.maximum(uploads, 1)
+    sizes = run.world.dataset_sizes
+    radius_m = run.world.scenario.cell.radius_m
+    angles = np.linspace(0.0, 2.0 * np.pi, 200)
+    axes.plot(radius_m * np.cos(angles), radius_m * np.sin(angles), color="0.6", lw=1)
+    axes.plot(0, 0, marker="^", color="black", markersize=9)
+    axes.annotate("server", (0, 0), xytext=(6, 6), textcoords="offset points")
+    active = uploads > 0
+    area = 30.0 + 170.0 * sizes / sizes.max()
+    x, y = cell.positions_m.T
+    axes.scatter(x[~active], y[~active], s=area[~active], facecolors="none", edgecolors="0.5")
+    dots = axes.scatter(x[active], y[active], s=area[active], c=mean_bits[active], cmap="viridis", edgecolors="0.3")
+    axes.figure.colorbar(dots, ax=axes, label="mean bits a parameter", shrink=0.8)
+    if len(sizes) <= 30:
+        for i in range(len(sizes)):
+            axes.annotate(f"{sizes[i]:.0f}", (x[i], y[i]), xytext=(0, -14), textcoords="offset points", ha="center",
+                          fontsize=7)  # fmt: skip
+    limit = radius_m * 1.08
+    axes.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal", xlabel="east (m)", ylabel="north (m)")
+    axes.set_title(f"The cell under {run.policy}, seed {run.world.seed} (labels: samples)")
+    axes.grid(False)
+
+
+def _draw_energy(axes: Axes, rows: list[dict[str, Any]]) -> None:
+    names = [row["policy"] for row in rows]
+    means = np.array([row["energy_j"]["mean"] for row in rows])
+    stds = np.array([row["energy_j"]["std"] for row in rows])
+    computing = means * np.array([row["compute_energy_share"] for row in rows])
+    places = np.arange(len(rows))
+    colours = [policy_style(name, k)[0] for k, name in enumerate(names)]
+    axes.bar(places, means, yerr=stds, color=colours, capsize=4, error_kw={"lw": 1})
+    axes.bar(places, computing, color="none", edgecolor="white", hatch="///", lw=0)
+    for place, mean, std in zip(places, means, stds, strict=True):
+        axes.annotate(f"{mean:.3g} J", (place, mean + std), xytext=(0, 3), textcoords="offset points", ha="center")
+    axes.set_xticks(places, names, rotation=15)
+    axes.set(ylabel="energy of the whole run (J)", title="Energy a policy (hatched: computing)")
+    axes.grid(axis="x", visible=False)
+
+
+def _draw_bits_over_rounds(axes: Axes, runs: Sequence[PlannedRun]) -> None:
+    for k, name in enumerate(dict.fromkeys(run.policy for run in runs)):
+        mine = [run for run in runs if run.policy == name]
+        uploads = np.array([run.participated.sum(axis=1) for run in mine])
+        with np.errstate(invalid="ignore"):
+            bits = np.array([run.num_bits.sum(axis=1) for run in mine]) / np.where(uploads > 0, uploads, np.nan)
+        rounds = np.arange(1, bits.shape[1] + 1)
+        seen = np.isfinite(bits).any(axis=0)
+        colour, marker = policy_style(name, k)
+        middle = np.nanmean(bits[:, seen], axis=0)
+        axes.plot(rounds[seen], middle, color=colour, marker=marker, markevery=0.1, markersize=4, label=name)
+        low, high = np.nanmin(bits[:, seen], axis=0), np.nanmax(bits[:, seen], axis=0)
+        axes.fill_between(rounds[seen], low, high, color=colour, alpha=0.15, lw=0)
+    axes.set(xlabel="round", ylabel="mean bits a parameter", title="Bits against rounds (band: over seeds)")
+    axes.legend(fontsize=8)
+
+
+def _draw_bits_over_sizes(axes: Axes, runs: Sequence[PlannedRun]) -> None:
+    for k, name in enumerate(dict.fromkeys(run.policy for run in runs)):
+        mine = [run for run in runs if run.policy == name]
+        sizes = np.concatenate([run.world.dataset_sizes for run in mine])
+        uploads = np.concatenate([run.participated.sum(axis=0) for run in mine])
+        bits = np.concatenate([run.num_bits.sum(axis=0) for run in mine])
+        seen = uploads > 0
+        colour, marker = policy_style(name, k)
+        axes.scatter(sizes[seen], bits[seen] / uploads[seen], s=14, color=colour, marker=marker, alpha=0.7, label=name)
+    axes.set(xlabel="samples of a client", ylabel="mean bits a parameter", title="Bits against dataset size")

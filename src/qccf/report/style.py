@@ -1,0 +1,37 @@
+"""One look for every figure: a colour and a marker for each policy, safe for the colour-blind."""
+
+from matplotlib import pyplot as plt
+
+# Okabe and Ito's palette.
+POLICY_STYLES: dict[str, tuple[str, str]] = {
+    "qccf": ("#0072B2", "o"),
+    "no-quantization": ("#7F7F7F", "x"),
+    "channel-allocate": ("#E69F00", "s"),
+    "principle": ("#D55E00", "^"),
+    "same-size": ("#009E73", "D"),
+}
+_OTHERS = ("#CC79A7", "#56B4E9", "#F0E442", "#000000")
+
+
+def policy_style(name: str, index: int = 0) -> tuple[str, str]:
+    """Colour and marker; a policy that is not in the table takes the next free colour."""
+    return POLICY_STYLES.get(name, (_OTHERS[index % len(_OTHERS)], "v"))
+
+
+def apply_style() -> None:
+    """Set the look, and draw to files only."""
+    plt.switch_backend("Agg")
+    plt.rcParams.update(
+        {
+            "figure.dpi": 110,
+            "savefig.bbox": "tight",
+            "font.size": 9,
+            "axes.titlesize": 10,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.grid": True,
+            "grid.alpha": 0.25,
+            "legend.frameon": False,
+            "svg.hashsalt": "qccf",
+        }
+    )

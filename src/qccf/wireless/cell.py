@@ -1,0 +1,100 @@
+"""The cell: who stands where for the whole run, and what rates a round's fading leaves them."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from qccf.contracts import BoolArray, FloatArray
+from qccf.random import stream
+from qccf.units import db_to_linear
+from qccf.wireless.fading import rician_power_gains
+from qccf.wireless.link import rates_bps
+from qccf.wireless.pathloss import PathLossModel, line_of_sight_probability, path_loss_db, shadowing_std_db
+
+Sight = Literal["always", "never", "random"]
+
+
+@dataclass(frozen=True, slots=True)
+class Radio:
+    """Everything that is the same for all clients of a cell. Linear SI but for the gain, which is a setting in dB."""
+
+    num_channels: int
+    bandwidth_hz: float
+    transmit_power_w: float
+    noise_w_per_hz: float
+    gain_db: float
+    scenario: PathLossModel
+    line_of_sight: Sight
+    shadowing: bool
+    carrier_hz: float
+    base_height_m: float
+    client_height_m: float
+    rician_k: float
+    fading_mean_power: float
+
+    def large_scale_loss_db(self, distances_m: FloatArray, in_sight: BoolArray) -> FloatArray:
+        return path_loss_db(
+            self.scenario,
+            line_of_sight=in_sight,
+            distance_2d_m=distances_m,
+            carrier_hz=self.carrier_hz,
+            base_height_m=self.base_height_m,
+            client_height_m=self.client_height_m,
+        )
+
+    def rates_bps(self, power_gains: FloatArray) -> FloatArray:
+        return np.asarray(
+            rates_bps(
+                power_gains,
+                transmit_power_w=self.transmit_power_w,
+                bandwidth_hz=self.bandwidth_hz,
+                noise_w_per_hz=self.noise_w_per_hz,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Clients in their places. `mean_gains` is h_Gain·h_Loss of the paper, fixed for the run."""
+
+    radio: Radio
+    positions_m: FloatArray
+    in_sight: BoolArray
+    mean_gains: FloatArray
+    seed: int
+
+    @property
+    def distances_m(self) -> FloatArray:
+        return np.hypot(self.positions_m[:, 0], self.positions_m[:, 1])
+
+    def round_rates_bps(self, round_index: int) -> FloatArray:
+        """Rates [client, channel] of a round. The same round of the same seed always fades the same."""
+        fading = rician_power_gains(
+            (len(self.mean_gains), self.radio.num_channels),
+            rician_k=self.radio.rician_k,
+            mean_power=self.radio.fading_mean_power,
+            rng=stream(self.seed, "channel", round_index),
+        )
+        return self.radio.rates_bps(self.mean_gains[:, None] * fading)
+
+
+def place_clients(radio: Radio, *, num_clients: int, radius_m: float, distance_min_m: float, seed: int) -> Cell:
+    """Clients uniform in a disc around the base station, but no nearer than `distance_min_m`."""
+    rng = stream(seed, "placement")
+    distances_m = np.sqrt(rng.uniform(distance_min_m**2, radius_m**2, num_clients))
+    angles = rng.uniform(0.0, 2.0 * np.pi, num_clients)
+    chance = line_of_sight_probability(radio.scenario, distance_2d_m=distances_m, client_height_m=radio.client_height_m)
+    drawn = rng.random(num_clients) < chance
+    in_sight = {"always": np.ones(num_clients, dtype=bool), "never": np.zeros(num_clients, dtype=bool)}.get(
+        radio.line_of_sight, drawn
+    )
+    shadows_db = rng.standard_normal(num_clients) * shadowing_std_db(radio.scenario, line_of_sight=in_sight)
+    loss_db = radio.large_scale_loss_db(distances_m, in_sight) + (shadows_db if radio.shadowing else 0.0)
+    return Cell(
+        radio=radio,
+        positions_m=np.column_stack([distances_m * np.cos(angles), distances_m * np.sin(angles)]),
+        in_sight=in_sight,
+        mean_gains=db_to_linear(radio.gain_db - loss_db),
+        seed=seed,
+    )

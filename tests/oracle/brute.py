@@ -1,0 +1,98 @@
+"""P2 in plain scalar Python, written from the paper's formulas with no array library and none of the package's code.
+
+Only the data classes are shared. Slow on purpose: every allocation, every number of bits.
+"""
+
+import itertools
+import math
+
+from qccf.control.problem import RoundProblem
+
+
+def slowest_frequency(problem: RoundProblem, client: int, channel: int, bits: int) -> float | None:
+    """S(q), or None where the deadline cannot be met at all."""
+    c = problem.constants
+    rate = float(problem.rates_bps[client, channel])
+    if rate <= 0:
+        return None
+    left = c.deadline_s - (c.num_parameters * bits + c.num_parameters + 32) / rate
+    if left <= 0:
+        return None
+    frequency = max(
+        c.frequency_min_hz, c.local_epochs * c.cycles_per_sample * float(problem.dataset_sizes[client]) / left
+    )
+    return frequency if frequency <= c.frequency_max_hz else None
+
+
+def energy(problem: RoundProblem, client: int, channel: int, bits: int, frequency: float) -> float:
+    c = problem.constants
+    compute = (
+        c.local_epochs
+        * c.energy_coefficient
+        * c.cycles_per_sample
+        * float(problem.dataset_sizes[client])
+        * frequency**2
+    )
+    upload = c.transmit_power_w * (c.num_parameters * (bits + 1) + 32) / float(problem.rates_bps[client, channel])
+    return compute + upload
+
+
+def objective(problem: RoundProblem, channels: list[int], bits: list[int]) -> float:
+    """J of P2 for one decision; infinite if it breaks C4 or C5."""
+    c, s = problem.constants, problem.observation.statistics
+    eta, smooth, tau = c.learning_rate, c.smoothness, c.local_updates
+    a1 = 2 * eta**2 * smooth**2 * (2 * tau**3 - 3 * tau**2 + tau) / (3 - 6 * eta**2 * smooth**2 * tau**2)
+    a2 = eta * smooth * tau + eta**2 * smooth**2 * (tau**2 - tau) / (1 - 2 * eta**2 * smooth**2 * tau**2)
+    everybody = sum(float(d) for d in s.dataset_sizes)
+    present = sum(float(s.dataset_sizes[i]) for i, channel in enumerate(channels) if channel >= 0)
+    data = error = spent = 0.0
+    for i, channel in enumerate(channels):
+        size, g2, s2 = float(s.dataset_sizes[i]), float(s.gradient_norms_sq[i]), float(s.gradient_variances[i])
+        if channel < 0:
+            data += 4 * tau * g2
+            continue
+        weight = size / present
+        data += 4 * tau * (1 - size / everybody) * g2 + a1 * weight * g2 + a2 * weight * s2
+        error += weight * c.num_parameters * smooth * float(s.weight_ranges[i]) ** 2 / (8 * (2 ** bits[i] - 1) ** 2)
+        frequency = slowest_frequency(problem, i, channel, bits[i])
+        if frequency is None:
+            return math.inf
+        spent += energy(problem, i, channel, bits[i], frequency)
+    return (
+        (problem.participation_queue - c.data_budget) * data
+        + (problem.quantization_queue - c.quantization_budget) * error
+        + c.energy_weight * spent
+    )
+
+
+def best_bits(problem: RoundProblem, client: int, channel: int, total: float, most: int = 40) -> tuple[int, float]:
+    """The whole number of bits with the least J3 for one pair when S = total, and that J3; (0, inf) if infeasible."""
+    c, s = problem.constants, problem.observation.statistics
+    pressure = problem.quantization_queue - c.quantization_budget
+    best = (0, math.inf)
+    for bits in range(1, most + 1):
+        frequency = slowest_frequency(problem, client, channel, bits)
+        if frequency is None:
+            break
+        weight = float(s.dataset_sizes[client]) / total
+        error = (
+            weight * c.num_parameters * c.smoothness * float(s.weight_ranges[client]) ** 2 / (8 * (2**bits - 1) ** 2)
+        )
+        value = pressure * error + c.energy_weight * energy(problem, client, channel, bits, frequency)
+        if value < best[1]:
+            best = (bits, value)
+    return best
+
+
+def optimum(problem: RoundProblem, most_bits: int) -> float:
+    """The least J over every allocation and all bits up to `most_bits`."""
+    num_clients, num_channels = problem.rates_bps.shape
+    best = math.inf
+    for channels in itertools.product(range(-1, num_channels), repeat=num_clients):
+        used = [channel for channel in channels if channel >= 0]
+        if len(used) != len(set(used)):
+            continue
+        choices = [range(1, most_bits + 1) if channel >= 0 else (0,) for channel in channels]
+        for bits in itertools.product(*choices):
+            best = min(best, objective(problem, list(channels), list(bits)))
+    return best

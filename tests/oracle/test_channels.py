@@ -1,0 +1,128 @@
+"""Participants and channels: every solver against brute force and against each other."""
+
+import numpy as np
+import pytest
+
+from qccf.control.bits_exact import ExactPairs
+from qccf.control.channels_assignment import solve_assignment
+from qccf.control.channels_exhaustive import solve_exhaustive
+from qccf.control.problem import RoundProblem, objective
+from qccf.control.solve import solve_round
+from qccf.errors import SolverError
+from tests.oracle import brute
+from tests.problems import random_problem, typical_problem
+
+
+def relative(problem: RoundProblem, difference: float, value: float) -> float:
+    return difference / max(abs(value), abs(problem.empty_objective - value), 1e-12)
+
+
+def test_exhaustive_is_the_brute_force_optimum() -> None:
+    rng = np.random.default_rng(11)
+    for _ in range(25):
+        problem = random_problem(
+            rng, num_clients=int(rng.integers(1, 4)), num_channels=int(rng.integers(1, 4)), below=0.3
+        )
+        found = objective(problem, solve_exhaustive(problem, ExactPairs(problem)))
+        true = brute.optimum(problem, most_bits=9)
+        assert relative(problem, found - true, true) <= 1e-9
+
+
+def test_objective_is_the_papers_formula() -> None:
+    rng = np.random.default_rng(12)
+    for _ in range(50):
+        problem = random_problem(rng)
+        decision = solve_round(problem)
+        by_hand = brute.objective(problem, decision.channels.tolist(), decision.num_bits.tolist())
+        assert decision.certificate is not None
+        assert decision.certificate.objective == pytest.approx(by_hand, rel=1e-12)
+        assert objective(problem, _as_allocation(decision)) == decision.certificate.objective
+
+
+def _as_allocation(decision):
+    from qccf.control.problem import Allocation
+
+    return Allocation(decision.channels, decision.num_bits)
+
+
+def test_assignment_equals_exhaustive_on_a_thousand_rounds() -> None:
+    rng = np.random.default_rng(13)
+    wrong, worst, proven = 0, 0.0, 0
+    for _ in range(1000):
+        problem = random_problem(rng)
+        pairs = ExactPairs(problem)
+        allocation, bound = solve_assignment(problem, pairs)
+        value = objective(problem, allocation)
+        best = objective(problem, solve_exhaustive(problem, pairs))
+        gap = relative(problem, value - best, best)
+        wrong += gap > 1e-9
+        worst = max(worst, gap)
+        assert relative(problem, bound - best, best) <= 1e-9, "the lower bound is above the optimum"
+        proven += relative(problem, value - bound, value) <= 1e-8
+    assert wrong <= 1
+    assert worst <= 1e-4
+    assert proven >= 990
+
+
+@pytest.mark.parametrize("below", [0.0, 1.0])
+def test_bound_holds_wherever_the_queues_stand(below: float) -> None:
+    rng = np.random.default_rng(14)
+    for _ in range(60):
+        problem = random_problem(rng, below=below)
+        pairs = ExactPairs(problem)
+        _, bound = solve_assignment(problem, pairs)
+        best = objective(problem, solve_exhaustive(problem, pairs))
+        assert relative(problem, bound - best, best) <= 1e-9
+
+
+def test_large_rounds_are_certified() -> None:
+    problem = typical_problem(300, 40)
+    decision = solve_round(problem)
+    assert decision.certificate is not None
+    gain = problem.empty_objective - decision.certificate.objective
+    assert decision.participates.sum() == 40
+    assert 0.0 <= decision.certificate.gap <= 1e-3 * gain
+
+
+def test_genetic_is_close_and_never_better() -> None:
+    gaps = []
+    for seed in range(10):
+        problem = typical_problem(10, 10, seed)
+        exact = solve_round(problem).certificate
+        rough = solve_round(problem, solver="genetic", rng=np.random.default_rng(seed)).certificate
+        assert exact is not None
+        assert rough is not None
+        assert rough.objective >= exact.objective - 1e-9 * abs(exact.objective)
+        assert rough.lower_bound <= exact.objective + 1e-9 * abs(exact.objective)
+        gaps.append((rough.objective - exact.objective) / (problem.empty_objective - exact.objective))
+    assert np.median(gaps) < 0.01
+
+
+def test_elitism_never_hurts_on_average() -> None:
+    from qccf.control.channels_genetic import GeneticSettings
+
+    plain, elite = [], []
+    for seed in range(8):
+        problem = typical_problem(10, 10, seed)
+        for values, keep in ((plain, 0), (elite, 2)):
+            settings = GeneticSettings(population=20, generations=15, elitism=keep)
+            decision = solve_round(problem, solver="genetic", rng=np.random.default_rng(seed), genetic=settings)
+            assert decision.certificate is not None
+            values.append(decision.certificate.objective)
+    assert np.mean(elite) <= np.mean(plain)
+
+
+def test_exhaustive_refuses_what_it_cannot_do() -> None:
+    with pytest.raises(SolverError, match="at most 12 clients, but this problem has 13"):
+        solve_round(random_problem(np.random.default_rng(0), num_clients=13, num_channels=2), solver="exhaustive")
+
+
+def test_nobody_reachable_is_the_empty_round() -> None:
+    problem = random_problem(np.random.default_rng(1), num_clients=5, num_channels=4)
+    problem.observation.rates_bps[:] = 0.0
+    for solver in ("assignment", "genetic", "exhaustive"):
+        decision = solve_round(problem, solver=solver)
+        assert decision.certificate is not None
+        assert not decision.participates.any()
+        assert decision.certificate.objective == pytest.approx(problem.empty_objective)
+        assert decision.certificate.gap == 0.0
