@@ -83,7 +83,9 @@ def _decide(options: argparse.Namespace) -> int:
     from qccf.control.solve import solve_round
     from qccf.problem_file import decision_to_json, read_problem
 
-    problem = read_problem(options.problem)
+    problem, ignored = read_problem(options.problem)
+    if ignored:
+        print(f"qccf: ignored: {', '.join(ignored)}", file=sys.stderr)
     decision = solve_round(
         problem, solver=options.solver, inner=options.inner, rng=np.random.default_rng(abs(options.seed))
     )
@@ -145,7 +147,9 @@ def _plan(options: argparse.Namespace) -> int:
     console = Console()
     title = f"{options.scenario}: {scenario.federation.rounds} rounds, {options.seeds} cells, no training"
     console.print(plan_table(title, summarise(runs)))
-    console.print("± is over cells (energy) and uploads (mJ, bits); bits ~ size is a rank correlation.")
+    console.print(
+        "± is over cells (energy) and uploads (mJ, bits); bits ~ D is the rank correlation with dataset size."
+    )
     console.print(f"Training is stood in for by: {_statistics_source(scenario)}.")
     console.print("Written: " + ", ".join(map(str, written)), soft_wrap=True)
     return 0
@@ -165,7 +169,7 @@ def plan_table(title: str, rows: list[dict[str, Any]]) -> "Table":
 
     table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
     table.add_column("policy", no_wrap=True)
-    headings = ("energy\nJ", "upload\nmJ", "round\nms", "take\npart", "missed", "bits", "first\n→ last", "bits\n~ size")
+    headings = ("energy\nJ", "upload\nmJ", "round\nms", "take\npart", "missed", "bits", "first\n→ last", "bits\n~ D")
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
 

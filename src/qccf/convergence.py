@@ -11,7 +11,7 @@ from qccf.quantization.codecs import error_bounds
 
 
 def require_valid_bound(*, learning_rate: float, smoothness: float, local_updates: int) -> None:
-    """Refuse a setting in which the theorem does not apply: it needs 2η²τ²L² < 1 and ηL < 1."""
+    """Refuse a setting in which the theorems do not apply: they need 2η²τ²L² < 1, and ηL < 1, which that implies."""
     drift = 2.0 * (learning_rate * local_updates * smoothness) ** 2
     if drift >= 1.0:
         limit = 1.0 / (np.sqrt(2.0) * learning_rate * local_updates)
@@ -19,11 +19,6 @@ def require_valid_bound(*, learning_rate: float, smoothness: float, local_update
             f"learning.smoothness = {smoothness:g} makes 2η²τ²L² = {drift:.3g} with η = {learning_rate:g} and "
             f"τ = {local_updates}, but the convergence bound needs it below 1: lower smoothness below {limit:.4g}, "
             "or lower learning.learning_rate or learning.local_updates."
-        )
-    if learning_rate * smoothness >= 1.0:
-        raise ConfigError(
-            f"learning.learning_rate × learning.smoothness = {learning_rate * smoothness:.3g}, but the convergence "
-            "bound needs ηL below 1: lower one of the two."
         )
 
 

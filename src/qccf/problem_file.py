@@ -26,8 +26,8 @@ _MAY_BE_ZERO = {"data_budget", "quantization_budget"}
 _KEYS = {"rates_bps", *_PER_CLIENT, "participation_queue", "quantization_queue", "constants"}
 
 
-def read_problem(path: str) -> RoundProblem:
-    """The problem in a file, or on standard input for "-"."""
+def read_problem(path: str) -> tuple[RoundProblem, list[str]]:
+    """The problem in a file, or on standard input for "-", and the keys in it that mean nothing here."""
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -37,7 +37,7 @@ def read_problem(path: str) -> RoundProblem:
         tree = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         raise ProblemError(f"{path}: is not valid JSON: {error}.") from None
-    return parse_problem(tree)
+    return parse_problem(tree), _unknown_keys(tree)
 
 
 def parse_problem(tree: Any) -> RoundProblem:
@@ -57,8 +57,7 @@ def parse_problem(tree: Any) -> RoundProblem:
     )
 
 
-def unknown_keys(tree: dict[str, Any]) -> list[str]:
-    """Keys that mean nothing here; they are ignored, and the user is told."""
+def _unknown_keys(tree: dict[str, Any]) -> list[str]:
     constants = tree.get("constants")
     inner = constants.keys() - {f.name for f in fields(Constants)} if isinstance(constants, dict) else set()
     return sorted(tree.keys() - _KEYS) + sorted(f"constants.{key}" for key in inner)

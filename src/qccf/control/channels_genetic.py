@@ -31,7 +31,7 @@ class GeneticSettings:
 def solve_genetic(
     problem: RoundProblem, pairs: PairModel, rng: np.random.Generator, settings: GeneticSettings
 ) -> Allocation:
-    """The best chromosome of the last generation; the empty round if none of it is feasible."""
+    """The best chromosome of the last generation, or the empty round where that is better."""
     num_clients, num_channels = problem.rates_bps.shape
     generation = _first_generation(settings.population, num_clients, num_channels, rng)
     for _ in range(settings.generations):
@@ -47,7 +47,7 @@ def solve_genetic(
         generation = children
     values = _values(problem, pairs, generation)
     best_index = int(np.argmin(values))
-    return _decode(problem, pairs, generation[best_index] if values[best_index] < np.inf else None)
+    return _decode(problem, pairs, generation[best_index] if values[best_index] < 0.0 else None)
 
 
 def _first_generation(population: int, num_clients: int, num_channels: int, rng: np.random.Generator) -> IntArray:

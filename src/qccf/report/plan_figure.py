@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from qccf.planning import PlannedRun, summarise
 from qccf.report.style import apply_style, policy_style
@@ -67,8 +68,14 @@ def _draw_energy(axes: Axes, rows: list[dict[str, Any]]) -> None:
     axes.grid(axis="x", visible=False)
 
 
+def _quantizing(runs: Sequence[PlannedRun]) -> list[str]:
+    """The policies whose bits are a choice; 32-bit floats would only squash the axis."""
+    names = dict.fromkeys(run.policy for run in runs)
+    return [n for n in names if any((r.num_bits[r.participated] < 32).any() for r in runs if r.policy == n)]
+
+
 def _draw_bits_over_rounds(axes: Axes, runs: Sequence[PlannedRun]) -> None:
-    for k, name in enumerate(dict.fromkeys(run.policy for run in runs)):
+    for k, name in enumerate(_quantizing(runs)):
         mine = [run for run in runs if run.policy == name]
         uploads = np.array([run.participated.sum(axis=1) for run in mine])
         with np.errstate(invalid="ignore"):
@@ -81,11 +88,13 @@ def _draw_bits_over_rounds(axes: Axes, runs: Sequence[PlannedRun]) -> None:
         low, high = np.nanmin(bits[:, seen], axis=0), np.nanmax(bits[:, seen], axis=0)
         axes.fill_between(rounds[seen], low, high, color=colour, alpha=0.15, lw=0)
     axes.set(xlabel="round", ylabel="mean bits a parameter", title="Bits against rounds (band: over seeds)")
-    axes.legend(fontsize=8)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=8)
 
 
 def _draw_bits_over_sizes(axes: Axes, runs: Sequence[PlannedRun]) -> None:
-    for k, name in enumerate(dict.fromkeys(run.policy for run in runs)):
+    for k, name in enumerate(_quantizing(runs)):
         mine = [run for run in runs if run.policy == name]
         sizes = np.concatenate([run.world.dataset_sizes for run in mine])
         uploads = np.concatenate([run.participated.sum(axis=0) for run in mine])

@@ -1,0 +1,116 @@
+"""Every policy of the table, and the example of a user's own, held to one protocol."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+
+from qccf.config import load_scenario
+from qccf.contracts import MAX_NUM_BITS
+from qccf.cost import settle
+from qccf.errors import ConfigError
+from qccf.planning import StatisticsModel, plan, plan_run
+from qccf.policies import POLICIES, build_policy
+from qccf.random import stream
+from qccf.world import build_world
+
+SETTINGS = {
+    "default": [],
+    "fewer-channels": ["radio.num_channels=4"],
+    "more-channels": ["radio.num_channels=13"],
+    "weak-links": ["radio.gain_db=-15"],
+    "one-client": ["federation.num_clients=1"],
+}
+NAMES = [*POLICIES, "examples.custom_policy:BestLinks"]
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("name", NAMES)
+def test_protocol(name: str, setting: str) -> None:
+    scenario = load_scenario("femnist", [*SETTINGS[setting], "federation.rounds=20"])
+    world, model, constants = build_world(scenario, 5), StatisticsModel(scenario), scenario.constants()
+    policy = build_policy(name, scenario)
+    statistics, _ = model.at(0, world.dataset_sizes)
+    state = policy.init(statistics)
+    for n in range(6):
+        statistics, losses = model.at(n, world.dataset_sizes)
+        observation = world.observe(n, statistics)
+        assert json.loads(json.dumps(state)) == state, "the state must survive JSON"
+        before = copy.deepcopy(state)
+        decision = policy.decide(state, observation, stream(0, "policy", n))
+        again = policy.decide(json.loads(json.dumps(state)), observation, stream(0, "policy", n))
+        assert state == before, "decide must not change the state"
+        np.testing.assert_array_equal(decision.channels, again.channels)
+        np.testing.assert_array_equal(decision.num_bits, again.num_bits)
+        np.testing.assert_array_equal(decision.frequencies_hz, again.frequencies_hz)
+
+        on = decision.participates
+        used = decision.channels[on]
+        assert decision.channels.shape == decision.num_bits.shape == decision.frequencies_hz.shape == on.shape
+        assert len(set(used.tolist())) == len(used), "C3: a channel has one client"
+        assert ((used >= 0) & (used < observation.num_channels)).all()
+        assert ((decision.num_bits[on] >= 1) & (decision.num_bits[on] <= MAX_NUM_BITS)).all()
+        assert (decision.num_bits[~on] == 0).all()
+        assert (decision.frequencies_hz[~on] == 0).all()
+        slow, fast = constants.frequency_min_hz, constants.frequency_max_hz
+        assert ((decision.frequencies_hz[on] >= slow) & (decision.frequencies_hz[on] <= fast)).all()
+
+        outcome = settle(decision, observation, constants, losses=losses)
+        if name not in ("principle", "no-quantization", "examples.custom_policy:BestLinks"):
+            assert not outcome.missed.any(), "a policy that knows the deadline keeps it"
+        state = policy.update(state, decision, outcome)
+
+
+def test_all_policies_meet_the_same_worlds() -> None:
+    scenario = load_scenario("quick", ["federation.rounds=3"])
+    runs = plan(scenario, list(POLICIES), 2)
+    by_seed = {seed: [run.world for run in runs if run.world.seed == seed] for seed in (0, 1)}
+    for worlds in by_seed.values():
+        for world in worlds:
+            np.testing.assert_array_equal(world.cell.positions_m, worlds[0].cell.positions_m)
+            np.testing.assert_array_equal(world.dataset_sizes, worlds[0].dataset_sizes)
+            np.testing.assert_array_equal(world.cell.round_rates_bps(2), worlds[0].cell.round_rates_bps(2))
+    assert not np.array_equal(by_seed[0][0].dataset_sizes, by_seed[1][0].dataset_sizes)
+
+
+def test_the_same_plan_twice_is_the_same() -> None:
+    scenario = load_scenario(
+        "quick", ["federation.rounds=5", "control.solver=genetic", "control.genetic.generations=5"]
+    )
+    model = StatisticsModel(scenario)
+    first, second = (plan_run(build_world(scenario, 3), "qccf", model) for _ in range(2))
+    np.testing.assert_array_equal(first.energy_j, second.energy_j)
+    np.testing.assert_array_equal(first.num_bits, second.num_bits)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nonsense", "is not one of qccf"),
+        ("no.such.module:Thing", "cannot be loaded"),
+        ("json:NoSuchClass", "cannot be loaded"),
+        ("json:JSONDecoder", "has no init"),
+    ],
+)
+def test_a_policy_that_is_none_gets_a_sentence(name: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        build_policy(name, load_scenario("quick"))
+
+
+def test_options_reach_a_users_policy_and_wrong_ones_are_refused() -> None:
+    scenario = load_scenario("quick", ["policy.options={num_bits = 7}"])
+    world = build_world(scenario, 0)
+    run = plan_run(world, "examples.custom_policy:BestLinks", StatisticsModel(scenario))
+    assert set(run.num_bits[run.participated].tolist()) == {7}
+    with pytest.raises(ConfigError, match="unexpected keyword argument 'colour'"):
+        build_policy("examples.custom_policy:BestLinks", load_scenario("quick", ["policy.options={colour = 1}"]))
+
+
+def test_defaults_of_the_policies_are_the_configs() -> None:
+    """A policy built by hand and one built from an empty config decide alike."""
+    scenario = load_scenario("femnist")
+    for name, factory in POLICIES.items():
+        by_config = vars(build_policy(name, scenario))
+        by_hand = vars(factory(scenario.constants(), rounds=scenario.federation.rounds))
+        assert by_config == by_hand

@@ -1,0 +1,201 @@
+"""Each erratum: the printed form failing, the mended one holding. `docs/deviations.md` explains them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from qccf.control.bits_closed_form import Prices, marginal_gain, relaxed_optimum, terms, unconstrained_bits
+from qccf.control.bits_exact import ExactPairs
+from qccf.control.bits_printed import PrintedPairs, printed_optimum
+from qccf.control.problem import RoundProblem, objective
+from qccf.control.solve import solve_round
+from tests.problems import random_problem, typical_problem
+
+
+def sampled(below: float = 0.0):
+    """Many rounds with all their pairs, the mended and the printed answer, and who can deliver at all."""
+    rng = np.random.default_rng(41)
+    for _ in range(60):
+        problem = random_problem(rng, num_clients=10, num_channels=10, below=below)
+        total = float(problem.dataset_sizes.sum())
+        rows, columns = (index.ravel() for index in np.indices(problem.rates_bps.shape))
+        mended = relaxed_optimum(problem, total, rows, columns, case_five="iterated")
+        printed = printed_optimum(problem, total, rows, columns, last_bits=mended.num_bits)
+        yield problem, total, rows, columns, mended, printed
+
+
+def test_E1_the_table_needs_84_db() -> None:
+    """One bit for 246,590 parameters in what 1,200 samples leave of 20 ms at 1 GHz is 28 Mb/s on 1 MHz."""
+    rate = (2 * 246_590 + 32) / (0.02 - 2 * 1000 * 1200 / 1e9)
+    assert rate == pytest.approx(28.0e6, rel=1e-3)
+    assert 10 * np.log10(2 ** (rate / 1e6) - 1) == pytest.approx(84.4, abs=0.1)
+
+
+def test_E2_the_printed_taylor_denominator_is_63_times_off_at_six_bits() -> None:
+    power = 2.0**6
+    assert (2 * power**2 + 1) / (2 * power + 1) == pytest.approx(63.5, abs=0.1)
+    shorter = 0
+    for problem, total, rows, columns, mended, _ in sampled():
+        fifth = mended.case == 5
+        start = mended.num_bits - 0.5
+        step = printed_optimum(problem, total, rows, columns, last_bits=start).num_bits - start
+        right = relaxed_optimum(problem, total, rows, columns, case_five="taylor", last_bits=start).num_bits - start
+        inside = fifth & (start > 3.0) & np.isfinite(step) & (right > 0.05)
+        shorter += int((step[inside] < 0.5 * right[inside]).sum())
+    assert shorter > 100, "the printed step should fall far short of the right one"
+
+
+def test_E3_printed_case_1_claims_pairs_that_cannot_deliver_and_misses_others() -> None:
+    infeasible = claimed = feasible = orphaned = 0
+    for _, _, _, _, mended, printed in sampled(below=0.15):
+        cannot = mended.case == 0
+        infeasible += int(cannot.sum())
+        claimed += int((printed.case[cannot] == 1).sum())
+        feasible += int((~cannot).sum())
+        orphaned += int((printed.case[~cannot] == 0).sum())
+    assert claimed / infeasible > 0.02, "printed Pre1 has no limit on the frequency"
+    assert orphaned / feasible > 0.02, "some feasible pairs satisfy no printed case"
+
+
+def test_E3_the_deadline_has_a_price_in_case_1() -> None:
+    """Pairs whose optimum is one bit because the deadline, not the upload, makes a second one dear."""
+    found = 0
+    for problem, total, rows, columns, mended, printed in sampled():
+        upload = Prices.of(problem).upload
+        first = (mended.case == 1) & (upload < marginal_gain(1.0, terms(problem, total, rows, columns).gain))
+        found += int(first.sum())
+        assert (printed.case[first] != 1).all()
+        assert (ExactPairs(problem).bits(total, rows[first], columns[first]) == 1).all()
+    assert found > 0
+
+
+def test_E4_printed_multiplier_forgets_the_upload_price() -> None:
+    """In Case 3 the printed κ1 is X itself: it accepts pairs whose true κ1 = X - pV is too small for f_max."""
+    wrong = 0
+    for problem, total, rows, columns, mended, printed in sampled():
+        disputed = (printed.case == 3) & (mended.case != 3)
+        if not disputed.any():
+            continue
+        bits = printed.num_bits[disputed]
+        gain = marginal_gain(bits, terms(problem, total, rows[disputed], columns[disputed]).gain)
+        prices = Prices.of(problem)
+        needed = prices.of_speed(problem.constants.frequency_max_hz)
+        assert (gain >= needed).all()
+        assert (gain - prices.upload < needed).all()
+        wrong += int(disputed.sum())
+    assert wrong > 0
+
+
+def test_E5_the_printed_root_is_complex_beyond_two_bits() -> None:
+    """A4 = 27/4 is x = 3, which is q = 2."""
+    assert float(unconstrained_bits(27 / 4, 1.0)) == pytest.approx(2.0)
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(np.sqrt(0.25 - np.array([6.76]) / 27.0)).all()
+    for _, _, _, _, mended, printed in sampled():
+        beyond = (mended.case == 2) & (mended.num_bits > 2.0)
+        assert (printed.case[beyond] != 2).all()
+        below = (mended.case == 2) & (mended.num_bits < 1.99)
+        np.testing.assert_allclose(
+            printed.num_bits[below & (printed.case == 2)], mended.num_bits[below & (printed.case == 2)]
+        )
+
+
+def test_E6_a_queue_at_its_budget_asks_for_the_opposite_of_learning() -> None:
+    problem = typical_problem(10, 10)
+    cold = replace(problem, participation_queue=problem.constants.data_budget)
+    assert not solve_round(cold).participates.any()
+    starved = replace(problem, quantization_queue=problem.constants.quantization_budget - 0.01)
+    bits = solve_round(starved).num_bits
+    assert (bits[bits > 0] == 1).all()
+    assert (solve_round(problem).num_bits >= 2).all()
+
+
+def test_E7_rounding_up_can_break_the_deadline() -> None:
+    broken = 0
+    for problem, total, rows, columns, mended, _ in sampled():
+        on = mended.case > 0
+        up = np.ceil(mended.num_bits[on])
+        too_many = np.isinf(problem.frequencies_hz(up, rows[on], columns[on]))
+        broken += int(too_many.sum())
+        chosen = ExactPairs(problem).bits(total, rows[on], columns[on])
+        assert np.isfinite(problem.frequencies_hz(chosen, rows[on], columns[on])).all()
+    assert broken > 100
+
+
+def test_E8_the_empty_round_is_defined() -> None:
+    problem = random_problem(np.random.default_rng(1), num_clients=4, num_channels=3)
+    problem.observation.rates_bps[:] = 0.0
+    decision = solve_round(problem)
+    assert decision.certificate is not None
+    tau, g2 = problem.constants.local_updates, problem.observation.statistics.gradient_norms_sq.sum()
+    assert decision.certificate.objective == pytest.approx(problem.participation_pressure * 4 * tau * g2)
+
+
+def test_deciding_with_the_printed_form_costs_and_never_breaks_a_constraint() -> None:
+    rng = np.random.default_rng(42)
+    worse = 0
+    for _ in range(40):
+        problem = random_problem(rng, below=0.0)
+        exact, printed = solve_round(problem).certificate, solve_round(problem, inner="printed")
+        assert exact is not None
+        assert printed.certificate is not None
+        on = printed.participates
+        frequency = printed.frequencies_hz[on]
+        assert (frequency <= problem.constants.frequency_max_hz).all()
+        assert printed.certificate.objective >= exact.objective - 1e-9 * abs(exact.objective)
+        worse += printed.certificate.objective > exact.objective + 1e-6 * abs(exact.objective)
+        assert isinstance(PrintedPairs(problem).costs(1e4), np.ndarray)
+    assert worse >= 5
+
+
+def case_bits(problem: RoundProblem, sizes: np.ndarray, case: int) -> list[float]:
+    """Relaxed bits of a client as its dataset grows, everything else fixed, where the given case applies throughout."""
+    bits = []
+    for size in sizes:
+        statistics = problem.observation.statistics
+        grown = replace(statistics, dataset_sizes=np.concatenate([[size], statistics.dataset_sizes[1:]]))
+        changed = replace(problem, observation=replace(problem.observation, statistics=grown))
+        relaxed = relaxed_optimum(
+            changed, float(grown.dataset_sizes.sum()), np.array([0]), np.array([0]), case_five="iterated"
+        )
+        if relaxed.case[0] != case:
+            return []
+        bits.append(float(relaxed.num_bits[0]))
+    return bits
+
+
+@pytest.mark.parametrize(("case", "falls"), [(2, False), (3, True), (5, True)])
+def test_E10_bits_fall_with_data_only_where_the_deadline_binds(case: int, falls: bool) -> None:
+    """Remark 2 holds in Cases 3 and 5; in Case 2 bits rise with the weight of the client."""
+    rng = np.random.default_rng(43)
+    tested = 0
+    while tested < 20:
+        problem = random_problem(rng, num_clients=10, num_channels=1, below=0.0)
+        size = problem.dataset_sizes[0]
+        bits = case_bits(problem, np.linspace(size, 1.1 * size, 5), case)
+        if not bits:
+            continue
+        steps = np.diff(bits)
+        assert (steps < 0).all() if falls else (steps > 0).all()
+        tested += 1
+
+
+def test_remark_1_bits_rise_with_the_queue() -> None:
+    problem = typical_problem(10, 10)
+    total = float(problem.dataset_sizes.sum())
+    rows, columns = (index.ravel() for index in np.indices(problem.rates_bps.shape))
+    last = np.zeros(len(rows))
+    for queue in np.linspace(0.1, 20.0, 12):
+        bits = relaxed_optimum(
+            replace(problem, quantization_queue=float(queue)), total, rows, columns, case_five="iterated"
+        ).num_bits
+        assert (np.nan_to_num(bits) >= last - 1e-12).all()
+        last = np.nan_to_num(bits)
+    assert objective(problem, _empty(problem)) == pytest.approx(problem.empty_objective)
+
+
+def _empty(problem: RoundProblem):
+    from qccf.control.problem import empty_allocation
+
+    return empty_allocation(problem.rates_bps.shape[0])
