@@ -1,0 +1,110 @@
+"""How fast and how good are the solvers? Absolute times, and ratios to the genetic algorithm in the same run.
+
+Run: python -m benchmarks.decide [--quick]
+"""
+
+import argparse
+import resource
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from qccf.contracts import Decision
+from qccf.control.problem import RoundProblem
+from qccf.control.solve import solve_round
+from tests.problems import random_problem, typical_problem
+
+
+def timed(decide: Callable[[], Decision], repeats: int) -> tuple[float, Decision]:
+    """The median time of a decision, and the last one."""
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        decision = decide()
+        times.append(time.perf_counter() - started)
+    return float(np.median(times)), decision
+
+
+def gap_share(problem: RoundProblem, decision: Decision) -> float:
+    """The certified gap as a part of what the decision gains over the empty round."""
+    assert decision.certificate is not None
+    gain = problem.empty_objective - decision.certificate.objective
+    return decision.certificate.gap / gain if gain > 0.0 else 0.0
+
+
+def speed(sizes: list[tuple[int, int, int]]) -> None:
+    print("| clients × channels | assignment | certified gap | genetic 50 × 50 | ratio | genetic's gap | peak memory |")
+    print("|---|---|---|---|---|---|---|")
+    for clients, channels, repeats in sizes:
+        problems = [typical_problem(clients, channels, seed) for seed in range(min(repeats, 5))]
+        fast, slow, gaps, rough_gaps = [], [], [], []
+        for seed, problem in enumerate(problems):
+            seconds, decision = timed(lambda p=problem: solve_round(p), max(1, repeats // len(problems)))
+            fast.append(seconds)
+            gaps.append(gap_share(problem, decision))
+            rng = np.random.default_rng(seed)
+            seconds, rough = timed(lambda p=problem, r=rng: solve_round(p, solver="genetic", rng=r), 1)
+            slow.append(seconds - fast[-1])  # its wall time includes the same proof
+            assert decision.certificate is not None
+            assert rough.certificate is not None
+            gain = problem.empty_objective - decision.certificate.objective
+            rough_gaps.append((rough.certificate.objective - decision.certificate.objective) / gain)
+        memory_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        a, g = float(np.median(fast)), float(np.median(slow))
+        print(
+            f"| {clients:,} × {channels} | {a * 1e3:,.1f} ms | {max(gaps):.1e} | {g * 1e3:,.0f} ms | "
+            f"{g / a:.1f} × | {np.median(rough_gaps):.2g} | {memory_gib:.2f} GiB |",
+            flush=True,
+        )
+
+
+def quality(count: int) -> None:
+    """Genetic's gap to the exhaustive optimum, and whether assignment reaches it, over random rounds."""
+    rng = np.random.default_rng(7)
+    genetic_gaps, assignment_gaps, times = [], [], {"genetic": [], "assignment": [], "exhaustive": []}
+    while len(genetic_gaps) < count:
+        problem = random_problem(rng)
+        values = {}
+        for solver in times:
+            started = time.perf_counter()
+            certificate = solve_round(problem, solver=solver, rng=rng).certificate
+            times[solver].append(time.perf_counter() - started)
+            assert certificate is not None
+            values[solver] = certificate.objective
+        gain = problem.empty_objective - values["exhaustive"]
+        if gain <= 1e-9 * abs(problem.empty_objective):
+            continue  # nobody takes part: nothing to find
+        genetic_gaps.append((values["genetic"] - values["exhaustive"]) / gain)
+        assignment_gaps.append((values["assignment"] - values["exhaustive"]) / gain)
+    median_ms = {solver: float(np.median(seconds)) * 1e3 for solver, seconds in times.items()}
+    print(
+        f"\n{count} random rounds in which somebody takes part (2-10 clients, 1-12 channels), gap to the optimum as a"
+    )
+    print("part of what participation gains:\n")
+    print("| solver | median gap | 90 % | worst | optimal | median time |")
+    print("|---|---|---|---|---|---|")
+    for solver, gaps in (("genetic", genetic_gaps), ("assignment", assignment_gaps)):
+        optimal = np.mean(np.array(gaps) <= 1e-9)
+        print(
+            f"| {solver} | {np.median(gaps):.2g} | {np.quantile(gaps, 0.9):.2g} | {max(gaps):.2g} | {optimal:.1%} | "
+            f"{median_ms[solver]:.1f} ms |"
+        )
+    print(f"| exhaustive | 0 | 0 | 0 | 100.0% | {median_ms['exhaustive']:.1f} ms |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes and few rounds, for CI")
+    quick = parser.parse_args().quick
+    solve_round(typical_problem(10, 10))  # first use pays for imports
+    speed(
+        [(10, 10, 20), (30, 10, 5)]
+        if quick
+        else [(10, 10, 100), (10, 5, 100), (100, 50, 20), (1000, 100, 5), (10_000, 500, 1)]
+    )
+    quality(10 if quick else 200)
+
+
+if __name__ == "__main__":
+    main()
