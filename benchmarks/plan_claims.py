@@ -59,9 +59,8 @@ def main() -> None:
             totals = {name: np.array([run.energy_j.sum() for run in mine]) for name, mine in runs.items()}
             energies[model, beta] = totals
             print(f"\n{model}, β = {beta}, {scenario.federation.rounds} rounds, {seeds} cells\n")
-            print(
-                "| policy | energy (J) | QCCF saves (%) | missed (%) | bits, first → last tenth | bits ~ round | bits ~ D |"
-            )
+            heads = ["policy", "energy (J)", "QCCF saves (%)", "missed (%)", "bits, first → last tenth"]
+            print("| " + " | ".join([*heads, "bits ~ round", "bits ~ D"]) + " |")
             print("|---|---|---|---|---|---|---|")
             for name, mine in runs.items():
                 saving = "–" if name == "qccf" else interval(1 - totals["qccf"] / totals[name], ".1f", 100)

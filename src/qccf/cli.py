@@ -173,21 +173,22 @@ def plan_table(title: str, rows: list[dict[str, Any]]) -> "Table":
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
 
-    def pm(value: dict[str, float] | None, scale: float, digits: int) -> str:
+    def pm(value: dict[str, float] | None, scale: float = 1.0) -> str:
         if value is None:
             return "–"
-        return f"{value['mean'] * scale:.{digits}f}±{value['std'] * scale:.{digits}f}"
+        spread = f"±{value['std'] * scale:.2g}" if value["std"] else ""
+        return f"{value['mean'] * scale:.3g}{spread}"
 
     for row in rows:
         ends = (row["bits_first_tenth"], row["bits_last_tenth"])
         table.add_row(
             row["policy"],
-            pm(row["energy_j"], 1.0, 2),
-            pm(row["energy_per_upload_j"], 1e3, 1),
+            pm(row["energy_j"]),
+            pm(row["energy_per_upload_j"], 1e3),
             f"{row['round_latency_s']['mean'] * 1e3:.1f}" if row["round_latency_s"] else "–",
             f"{row['participation']:.0%}",
             f"{row['missed']:.0%}",
-            pm(row["bits"], 1.0, 1),
+            pm(row["bits"]),
             "→".join("–" if end is None else f"{end:.1f}" for end in ends),
             "–" if row["bits_size_correlation"] is None else f"{row['bits_size_correlation']['mean']:+.2f}",
         )

@@ -1,0 +1,65 @@
+"""Documents keep their word: snippets run, commands parse, links lead somewhere, every symbol exists."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qccf.cli import _parser
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+
+
+def test_the_readmes_python_runs() -> None:
+    snippet = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert snippet is not None
+    done = subprocess.run([sys.executable, "-c", snippet[1]], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("[")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_parse(document: Path) -> None:
+    for line in re.findall(r"^\.venv/bin/qccf (.*)$", document.read_text(), re.MULTILINE):
+        _parser().parse_args(shlex.split(line, comments=True))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
+        assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_the_examples_problem_is_decided() -> None:
+    command = [sys.executable, "-m", "qccf", "decide", "examples/round.json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "proven within" in done.stdout
+
+
+def test_files_named_in_documents_exist() -> None:
+    for document in DOCUMENTS:
+        for name in re.findall(r"`((?:src|tests|docs|examples|benchmarks)/[\w/.-]+\.\w+)`", document.read_text()):
+            assert (ROOT / name).exists(), f"{document.name} names {name}"
+
+
+def test_nothing_names_a_machine() -> None:
+    tracked = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=ROOT).stdout.split()
+    pattern = re.compile(r"/(?:" + "|".join(["wor" + "k", "roo" + "t", "tm" + "p", "opt"]) + r")/\w")
+    for name in tracked:
+        path = ROOT / name
+        if path.exists() and path.suffix in {".py", ".md", ".toml", ".txt", ".yaml", ""}:
+            assert not pattern.search(path.read_text(encoding="utf-8")), f"{name} names a machine path"
+
+
+def test_the_benchmark_runs() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.decide", "--quick"], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    assert "| 10 × 10 |" in done.stdout
+    assert "| assignment | 0 | 0 | 0 | 100.0% |" in done.stdout
