@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from qccf.control.bits_exact import ExactPairs
-from qccf.control.channels_assignment import solve_assignment
+from qccf.control.channels_assignment import _Relaxation, _Search, _tangent, solve_assignment
 from qccf.control.channels_exhaustive import solve_exhaustive
+from qccf.control.matching import match_everyone
 from qccf.control.problem import RoundProblem, objective
 from qccf.control.solve import solve_round
 from qccf.errors import SolverError
@@ -126,3 +127,56 @@ def test_nobody_reachable_is_the_empty_round() -> None:
         assert not decision.participates.any()
         assert decision.certificate.objective == pytest.approx(problem.empty_objective)
         assert decision.certificate.gap == 0.0
+
+
+def all_decisions(problem: RoundProblem) -> list[tuple[float, float, np.ndarray, np.ndarray]]:
+    """Every set that can be served: its S, its best value less the empty round's, its members and their channels."""
+    pairs = ExactPairs(problem)
+    num_clients = len(problem.dataset_sizes)
+    found = []
+    for mask in range(1, 2**num_clients):
+        members = np.flatnonzero([(mask >> i) & 1 for i in range(num_clients)])
+        total = float(problem.dataset_sizes[members].sum())
+        matched = match_everyone(pairs.costs(total, members))
+        if matched is not None:
+            found.append((total, matched[0], members, matched[1]))
+    return found
+
+
+def test_no_decision_of_a_node_is_below_the_nodes_bound() -> None:
+    """The certificate's own claim, node by node: any interval of S, any clients in or out, any μ."""
+    rng = np.random.default_rng(15)
+    compared, tight = 0, 0
+    for _ in range(60):
+        problem = random_problem(
+            rng, num_clients=int(rng.integers(2, 7)), num_channels=int(rng.integers(1, 7)), below=0.4
+        )
+        decisions = all_decisions(problem)
+        relaxation = _Relaxation(problem, ExactPairs(problem))
+        root = relaxation.root()
+        if root is None:
+            assert not decisions
+            continue
+        for _ in range(20):
+            low, high = np.sort(rng.uniform(root.low * 0.9, root.high * 1.1, 2))
+            fate = rng.choice([0, 1, 2], size=len(problem.dataset_sizes), p=[0.7, 0.15, 0.15])
+            inside, outside = (fate == 1) & ~root.outside, (fate == 2) | root.outside
+            node = relaxation.narrowed(float(low), float(high), inside, outside)
+            values = [
+                value
+                for total, value, members, _ in decisions
+                if low <= total <= high and set(np.flatnonzero(inside)) <= set(members) and not outside[members].any()
+            ]
+            if node is None:
+                assert not values, "a node was dropped that holds a decision"
+                continue
+            natural = relaxation.marginal_bonus(*decisions[rng.integers(len(decisions))][2:])
+            bonus = float(natural * rng.lognormal(0.0, 1.0) * rng.choice([1.0, 1.0, -1.0]))
+            bound = _tangent(_Search(problem, relaxation.exact), relaxation, node, bonus).value
+            if values:
+                scale = max(abs(min(values)), abs(bound) * 1e-3)
+                assert bound <= min(values) + 1e-9 * scale
+                tight += bound >= min(values) - 0.5 * scale
+                compared += 1
+    assert compared > 300
+    assert tight > 30, "a bound that is always far off proves nothing"

@@ -103,6 +103,13 @@ def test_who_misses_the_deadline_has_spent_everything() -> None:
     assert outcome.latency_s[0] == pytest.approx(0.02)
 
 
+def test_who_is_late_at_a_slow_clock_is_charged_for_the_fast_one() -> None:
+    outcome = cost.settle(decision(12, 2e8), observation(1e8), CONSTANTS)
+    assert outcome.missed[0]
+    assert outcome.compute_energy_j[0] == pytest.approx(24e-3)
+    assert outcome.upload_energy_j[0] == pytest.approx(0.2 * 17.6e-3)
+
+
 def test_who_cannot_even_compute_in_time_computes_until_the_deadline() -> None:
     constants = replace(CONSTANTS, cycles_per_sample=1e5)
     outcome = cost.settle(decision(1, 1e9), observation(1e8), constants)
