@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from qccf.control.bits_exact import ExactPairs
-from qccf.control.channels_assignment import _Relaxation, _Search, _tangent, solve_assignment
+from qccf.control.channels_assignment import _certify, _Relaxation, _Search, _tangent, solve_assignment
 from qccf.control.channels_exhaustive import solve_exhaustive
 from qccf.control.matching import match_everyone
 from qccf.control.problem import RoundProblem, objective
@@ -180,3 +180,33 @@ def test_no_decision_of_a_node_is_below_the_nodes_bound() -> None:
                 compared += 1
     assert compared > 300
     assert tight > 30, "a bound that is always far off proves nothing"
+
+
+class Blind(_Search):
+    """A search that never finds anything: the proof must hold without it."""
+
+    def offer(self, members: np.ndarray) -> None:
+        pass
+
+
+def test_the_proof_does_not_lean_on_the_search() -> None:
+    """From the empty round as incumbent, branch and bound must still end below the optimum: no branch may be lost."""
+    rng = np.random.default_rng(16)
+    compared = 0
+    for _ in range(150):
+        problem = random_problem(
+            rng, num_clients=int(rng.integers(2, 7)), num_channels=int(rng.integers(1, 7)), below=0.5
+        )
+        exact = ExactPairs(problem)
+        relaxation = _Relaxation(problem, exact)
+        root = relaxation.root()
+        if root is None:
+            continue
+        optimum = min((value for _, value, _, _ in all_decisions(problem)), default=0.0)
+        search = Blind(problem, exact)
+        search.value = 0.3 * min(optimum, 0.0)
+        bound = _certify(search, relaxation, root, small=True)
+        if optimum < 0.0:
+            assert bound <= optimum + 1e-9 * abs(optimum)
+            compared += 1
+    assert compared > 50
