@@ -6,7 +6,7 @@ Names load on first use, so that importing the package costs next to nothing.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from qccf._version import __version__
 
 _HOMES = {
     "Certificate": "qccf.contracts",
@@ -25,6 +25,7 @@ _HOMES = {
     "POLICIES": "qccf.policies",
     "build_policy": "qccf.policies",
     "plan": "qccf.planning",
+    "simulate": "qccf.simulation.loop",
     "build_world": "qccf.world",
 }
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from qccf.errors import QccfError
     from qccf.planning import plan
     from qccf.policies import POLICIES, build_policy
+    from qccf.simulation.loop import simulate
     from qccf.world import build_world
 
 

@@ -5,6 +5,7 @@ Every physical key carries its unit. Limits are wide enough for any sensible cel
 """
 
 import difflib
+import json
 import tomllib
 from collections.abc import Iterable
 from importlib import resources
@@ -36,8 +37,11 @@ class FederationSection(Section):
 
 
 class DataSection(Section):
-    """Dataset sizes: normal with mean μ and standard deviation β, cut at a minimum."""
+    """The data and who holds it. Dataset sizes are normal with mean μ and standard deviation β, cut at a minimum."""
 
+    dataset: str = "handwriting"
+    partition: Literal["writer", "dirichlet", "iid"] = "dirichlet"
+    dirichlet_alpha: float = Field(0.5, gt=0, le=1e6)
     dataset_size_mean: float = Field(1200.0, ge=1, le=1e8)
     dataset_size_std: float = Field(150.0, ge=0, le=1e8)
     dataset_size_min: int = Field(100, ge=1, le=100_000_000)
@@ -108,6 +112,7 @@ class DeviceSection(Section):
 class LearningSection(Section):
     """The model and its local training. `smoothness` is L."""
 
+    model: str = "femnist-cnn"
     num_parameters: int = Field(246_590, ge=1, le=10**12)
     local_updates: int = Field(6, ge=1, le=10_000)
     local_epochs: int = Field(2, ge=1, le=10_000)
@@ -185,6 +190,22 @@ class StatisticsSection(Section):
         return self
 
 
+class EvaluationSection(Section):
+    """Test accuracy: on so many test samples each round, on all of them at the end."""
+
+    samples: int = Field(1000, ge=1, le=10_000_000)
+    every: int = Field(1, ge=1, le=1_000_000)
+
+
+class ExecutionSection(Section):
+    """How a run is computed; nothing here changes its results but the precision. `workers` 0 takes every core."""
+
+    workers: int = Field(0, ge=0, le=1024)
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    checkpoint_every: int = Field(1, ge=1, le=1_000_000)
+
+
 class Scenario(Section):
     """Everything that defines a run."""
 
@@ -199,6 +220,8 @@ class Scenario(Section):
     no_quantization: NoQuantizationSection = NoQuantizationSection()
     policy: PolicySection = PolicySection()
     statistics: StatisticsSection = StatisticsSection()
+    evaluation: EvaluationSection = EvaluationSection()
+    execution: ExecutionSection = ExecutionSection()
 
     @model_validator(mode="after")
     def _bound_applies(self) -> "Scenario":
@@ -364,3 +387,27 @@ def _similar(location: tuple[int | str, ...]) -> str:
     if close:
         return f"did you mean {'.'.join([*map(str, location[:-1]), close[0]])}?"
     return f"known here: {', '.join(model.model_fields)}."
+
+
+def scenario_to_toml(scenario: Scenario, *, policy: str, seed: int) -> str:
+    """The resolved scenario as a file that `load_scenario` reads back, with the policy and the seed that ran."""
+    tree = scenario.model_dump()
+    tree["policy"]["name"] = policy
+    tree["federation"]["seed"] = seed
+    return "\n".join(_toml_section(name, section) for name, section in tree.items())
+
+
+def _toml_section(name: str, section: dict[str, Any]) -> str:
+    values = [f"{key} = {_toml_value(value)}" for key, value in section.items() if not isinstance(value, dict)]
+    nested = [_toml_section(f"{name}.{key}", value) for key, value in section.items() if isinstance(value, dict)]
+    return "\n".join([f"[{name}]", *values, "", *nested])
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    return repr(value)

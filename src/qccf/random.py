@@ -6,12 +6,14 @@ no saved generator state.
 """
 
 import hashlib
+import operator
 
 import numpy as np
 
 
 def stream(seed: int, *name: str | int) -> np.random.Generator:
     """The generator that belongs to ``name`` under ``seed``."""
-    digest = hashlib.sha256(repr(name).encode()).digest()
+    parts = tuple(part if isinstance(part, str) else operator.index(part) for part in name)  # NumPy integers too
+    digest = hashlib.sha256(repr(parts).encode()).digest()
     words = np.frombuffer(digest, dtype=np.uint32).tolist()
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, *words])))

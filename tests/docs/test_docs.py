@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qccf.cli import _parser
+from qccf.cli import parser
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
@@ -25,7 +25,7 @@ def test_the_readmes_python_runs() -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_commands_parse(document: Path) -> None:
     for line in re.findall(r"^\.venv/bin/qccf (.*)$", document.read_text(), re.MULTILINE):
-        _parser().parse_args(shlex.split(line, comments=True))
+        parser().parse_args(shlex.split(line, comments=True))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

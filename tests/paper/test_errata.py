@@ -8,6 +8,7 @@ import pytest
 from qccf.control.bits_closed_form import Prices, marginal_gain, relaxed_optimum, terms, unconstrained_bits
 from qccf.control.bits_exact import ExactPairs
 from qccf.control.bits_printed import PrintedPairs, printed_optimum
+from qccf.control.channels_genetic import GeneticSettings
 from qccf.control.problem import RoundProblem, objective
 from qccf.control.solve import solve_round
 from tests.problems import random_problem, typical_problem
@@ -104,7 +105,10 @@ def test_E5_the_printed_root_is_complex_beyond_two_bits() -> None:
 def test_E6_a_queue_at_its_budget_asks_for_the_opposite_of_learning() -> None:
     problem = typical_problem(10, 10)
     cold = replace(problem, participation_queue=problem.constants.data_budget)
-    assert not solve_round(cold).participates.any()
+    for solver in ("assignment", "genetic", "exhaustive"):
+        assert not solve_round(cold, solver=solver).participates.any()
+    restless = GeneticSettings(population=2, generations=1, mutation_probability=1.0)
+    assert not solve_round(cold, solver="genetic", genetic=restless).participates.any(), "staying home beats it"
     starved = replace(problem, quantization_queue=problem.constants.quantization_budget - 0.01)
     bits = solve_round(starved).num_bits
     assert (bits[bits > 0] == 1).all()

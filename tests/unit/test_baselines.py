@@ -164,3 +164,6 @@ def test_qccf_remembers_last_bits_and_moves_its_queues() -> None:
     assert after["last_num_bits"][0] >= 1
     assert after["participation_queue"] > state["participation_queue"], "somebody was missing"
     assert after["quantization_queue"] != state["quantization_queue"]
+    empty = replace(decision, channels=np.array([-1, -1]), num_bits=np.array([0, 0]), frequencies_hz=np.zeros(2))
+    rested = policy.update(after, empty, settle(empty, seen, CONSTANTS))
+    assert rested["last_num_bits"] == after["last_num_bits"], "who sits out keeps its last bits"

@@ -156,15 +156,25 @@ def test_queues_move_by_term_less_budget_and_stop_at_zero() -> None:
 def test_warm_start_is_above_both_budgets() -> None:
     constants = replace(CONSTANTS, data_budget=10.0)
     s = statistics(100.0, 300.0)
-    queues = warm_start(s, constants, participation_margin=0.01, quantization_margin=0.5)
+    queues = warm_start(s, constants, participation_margin=0.1, quantization_margin=0.5)
     everybody = convergence.data_term(np.array([True, True]), s, constants)
-    assert queues.participation == pytest.approx(10.0 + 0.01 * everybody)
+    assert queues.participation == pytest.approx(10.0 + 0.1 * everybody)
     assert queues.quantization == pytest.approx(0.53)
+
+
+def test_warm_start_makes_everybody_worth_its_energy() -> None:
+    """100 of 400 samples: 2e5 cycles at 200 MHz are 0.08 mJ, 20 ms at 0.2 W are 4 mJ; its presence weighs 24/4·G²."""
+    s = statistics(100.0, 300.0, norm_sq=0.01)
+    queues = warm_start(s, CONSTANTS, participation_margin=1e-9, quantization_margin=0.5)
+    assert queues.participation == pytest.approx(100.0 * 4.08e-3 / (24 * 0.25 * 0.01))
+    nothing = warm_start(statistics(1.0, norm_sq=0.0), CONSTANTS, participation_margin=0.5, quantization_margin=0.5)
+    assert np.isfinite(nothing.participation)
 
 
 def test_streams_are_named() -> None:
     first = stream(1, "channel", 3).random(4)
     assert (stream(1, "channel", 3).random(4) == first).all()
+    assert (stream(1, "channel", np.int64(3)).random(4) == first).all(), "a NumPy integer names the same stream"
     others = [stream(2, "channel", 3), stream(1, "channel", 4), stream(1, "placement", 3), stream(1, "channel3")]
     assert all((other.random(4) != first).all() for other in others)
 

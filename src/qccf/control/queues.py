@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from qccf import convergence
+from qccf import convergence, cost
 from qccf.contracts import BoolArray, Constants, IntArray, Statistics
 
 
@@ -24,15 +24,28 @@ def warm_start(
     """Queues from which the first round is sensible.
 
     At or below its budget a queue asks for the opposite of learning: nobody takes part (λ1), one bit each (λ2). So λ1
-    starts a margin above ε1, as a part of the data term with everybody present; λ2 starts a margin above ε2 that sets
-    the bits of the first round.
+    starts a margin above ε1, as a part of the data term with everybody present, and high enough that every client is
+    worth what it spends: its cycles at the lowest frequency and a whole deadline of transmitting. λ2 starts a margin
+    above ε2 that sets the bits of the first round.
     """
     everybody = np.ones(statistics.num_clients, dtype=bool)
     scale = convergence.data_term(everybody, statistics, constants)
+    margin = max(participation_margin * scale, _worthwhile_pressure(statistics, constants))
     return Queues(
-        participation=constants.data_budget + participation_margin * scale,
+        participation=constants.data_budget + margin,
         quantization=constants.quantization_budget + quantization_margin,
     )
+
+
+def _worthwhile_pressure(statistics: Statistics, constants: Constants) -> float:
+    """The λ1 - ε1 at which the presence of the least useful client outweighs its energy."""
+    cycles = cost.training_cycles(statistics.dataset_sizes, constants)
+    spent_j = cost.compute_energy_j(cycles, constants.frequency_min_hz, constants)
+    spent_j = spent_j + constants.transmit_power_w * constants.deadline_s
+    shares = statistics.dataset_sizes / statistics.dataset_sizes.sum()
+    worth = 4.0 * constants.local_updates * shares * statistics.gradient_norms_sq
+    useful = worth > 0.0
+    return float(np.max(constants.energy_weight * spent_j[useful] / worth[useful], initial=0.0))
 
 
 def advance(

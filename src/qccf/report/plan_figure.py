@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from qccf.planning import PlannedRun, summarise
+from qccf.report.cell import draw_cell
 from qccf.report.style import apply_style, policy_style
 
 
@@ -18,38 +19,14 @@ def plan_figure(runs: Sequence[PlannedRun], focus: str) -> Figure:
     apply_style()
     figure, axes = plt.subplots(2, 2, figsize=(10.5, 8.2), layout="constrained")
     rows = summarise(runs)
-    draw_cell(axes[0, 0], next(run for run in runs if run.policy == focus))
+    shown = next(run for run in runs if run.policy == focus)
+    uploads = shown.participated.sum(axis=0)
+    mean_bits = np.where(uploads > 0, shown.num_bits.sum(axis=0) / np.maximum(uploads, 1), np.nan)
+    draw_cell(axes[0, 0], shown.world, mean_bits, focus)
     _draw_energy(axes[0, 1], rows)
     _draw_bits_over_rounds(axes[1, 0], runs)
     _draw_bits_over_sizes(axes[1, 1], runs)
     return figure
-
-
-def draw_cell(axes: Axes, run: PlannedRun) -> None:
-    """Clients where they stand, coloured by their mean bits, as large as their datasets."""
-    cell = run.world.cell
-    uploads = run.participated.sum(axis=0)
-    mean_bits = run.num_bits.sum(axis=0) / np.maximum(uploads, 1)
-    sizes = run.world.dataset_sizes
-    radius_m = run.world.scenario.cell.radius_m
-    angles = np.linspace(0.0, 2.0 * np.pi, 200)
-    axes.plot(radius_m * np.cos(angles), radius_m * np.sin(angles), color="0.6", lw=1)
-    axes.plot(0, 0, marker="^", color="black", markersize=9)
-    axes.annotate("server", (0, 0), xytext=(6, 6), textcoords="offset points")
-    active = uploads > 0
-    area = 30.0 + 170.0 * sizes / sizes.max()
-    x, y = cell.positions_m.T
-    axes.scatter(x[~active], y[~active], s=area[~active], facecolors="none", edgecolors="0.5")
-    dots = axes.scatter(x[active], y[active], s=area[active], c=mean_bits[active], cmap="viridis", edgecolors="0.3")
-    axes.figure.colorbar(dots, ax=axes, label="mean bits a parameter", shrink=0.8)
-    if len(sizes) <= 30:
-        for i in range(len(sizes)):
-            axes.annotate(f"{sizes[i]:.0f}", (x[i], y[i]), xytext=(0, -14), textcoords="offset points", ha="center",
-                          fontsize=7)  # fmt: skip
-    limit = radius_m * 1.08
-    axes.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal", xlabel="east (m)", ylabel="north (m)")
-    axes.set_title(f"The cell under {run.policy}, seed {run.world.seed} (labels: samples)")
-    axes.grid(False)
 
 
 def _draw_energy(axes: Axes, rows: list[dict[str, Any]]) -> None:

@@ -1,0 +1,28 @@
+"""Every dataset by name; an entry here is all that a new one needs."""
+
+from pathlib import Path
+
+from qccf.learning.datasets.base import DataError, Dataset, DatasetSource, checked
+from qccf.learning.datasets.cifar10 import Cifar10Source
+from qccf.learning.datasets.emnist import EmnistSource
+from qccf.learning.datasets.femnist import FemnistSource
+from qccf.learning.datasets.handwriting import HandwritingSource
+from qccf.learning.datasets.mnist import FashionMnistSource, MnistSource
+
+_SOURCES: tuple[DatasetSource, ...] = (
+    HandwritingSource(),
+    EmnistSource(),
+    FemnistSource(),
+    MnistSource(),
+    FashionMnistSource(),
+    Cifar10Source(),
+)
+
+DATASETS: dict[str, DatasetSource] = {source.name: source for source in _SOURCES}
+
+
+def load_dataset(name: str, folder: Path, *, seed: int = 0) -> Dataset:
+    """The dataset ``name`` from ``folder``, checked; ``seed`` decides only splits that the files do not hold."""
+    if name not in DATASETS:
+        raise DataError(f"dataset {name!r} is unknown; choose one of {', '.join(DATASETS)}.")
+    return checked(DATASETS[name].load(folder, seed=seed))

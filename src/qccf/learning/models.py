@@ -1,0 +1,68 @@
+"""The paper's two networks, and how a name in the config becomes a model.
+
+Pooling comes before ReLU: the largest of some values, cut at zero, is the same in either order, and a quarter (or a
+ninth) of the element-wise work remains.
+"""
+
+import importlib
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from qccf.errors import ConfigError
+
+
+class FemnistCnn(nn.Module):
+    """Two 5×5 convolutions (32 and 64 channels) and one linear layer: 246,590 parameters. Paper: Section VI."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(1, 32, 5, padding=2)
+        self.second = nn.Conv2d(32, 64, 5, padding=2)
+        self.head = nn.Linear(3136, 62)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        hidden = functional.relu(functional.max_pool2d(self.first(images), 2))
+        hidden = functional.relu(functional.max_pool2d(self.second(hidden), 2))
+        return self.head(hidden.flatten(1))
+
+
+class Cifar10Cnn(nn.Module):
+    """Two 5×5 convolutions (64 channels each) and three linear layers: 576,778 parameters. Paper: Section VI."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 64, 5)
+        self.second = nn.Conv2d(64, 64, 5)
+        self.head = nn.Sequential(nn.Linear(1024, 384), nn.ReLU(), nn.Linear(384, 192), nn.ReLU(), nn.Linear(192, 10))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        hidden = functional.relu(functional.max_pool2d(self.first(images), 3, 2, ceil_mode=True))
+        hidden = functional.relu(functional.max_pool2d(self.second(hidden), 3, 2))
+        return self.head(hidden.flatten(1))
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {"femnist-cnn": FemnistCnn, "cifar10-cnn": Cifar10Cnn}
+
+
+def build_model(name: str, seed: int) -> nn.Module:
+    """The model of that name, or a user's own as `module:callable`, with weights drawn from the seed."""
+    factory = MODELS.get(name) or _load(name)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return factory()
+
+
+def _load(name: str) -> Callable[[], nn.Module]:
+    module_name, colon, attribute = name.partition(":")
+    if not colon:
+        raise ConfigError(
+            f"learning.model = {name!r} is not one of {', '.join(MODELS)}; name one of your own as module:callable."
+        )
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"learning.model = {name!r} cannot be loaded: {error}.") from None
+    return found

@@ -1,0 +1,176 @@
+"""A client's part of the round: some steps of mini-batch SGD, and what it measures on the way.
+
+All parameters of a model live in one flat vector, and so do their gradients, so that a step, a norm and an upload are
+each one operation. Paper: Section II-A, steps 3 and 5.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn import functional
+
+from qccf.contracts import IntArray
+
+Flat = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalResult:
+    """What a client reports: its model, and statistics that cost nothing beyond the training itself.
+
+    Over an epoch θ moves by η times the sum of its mini-batch gradients, so their mean is known from where the epoch
+    began and ended. G² is the squared norm of that mean (the largest over the epochs), σ² the spread of the mini-batch
+    gradients around it (the mean over the epochs), both with the model moving under them. The loss is that of the first
+    mini-batch, before the first step.
+    """
+
+    weights: Flat
+    gradient_norm_sq: float
+    gradient_variance: float
+    weight_range: float
+    loss: float
+
+
+class FlatModel:
+    """A model whose parameters and gradients are views into two flat tensors."""
+
+    def __init__(self, model: nn.Module, *, device: str, precision: str) -> None:
+        self.device = torch.device(device)
+        self.bf16 = precision == "bf16"
+        self.model = model.to(self.device)
+        parameters = list(model.parameters())
+        self.size = sum(p.numel() for p in parameters)
+        self.weights = torch.empty(self.size, device=self.device)
+        self.gradients = torch.zeros(self.size, device=self.device)
+        offset = 0
+        for p in parameters:
+            piece = slice(offset, offset + p.numel())
+            self.weights[piece] = p.detach().reshape(-1)
+            p.data = self.weights[piece].view(p.shape)
+            p.grad = self.gradients[piece].view(p.shape)
+            offset += p.numel()
+
+    def load(self, weights: Flat) -> None:
+        self.weights.copy_(torch.from_numpy(weights))
+
+    def read(self) -> Flat:
+        return self.weights.detach().cpu().numpy().copy()
+
+    def logits(self, images: torch.Tensor) -> torch.Tensor:
+        """Class scores of uint8 images [sample, height, width(, colour)]."""
+        scaled = images.to(self.device).float().div_(255.0)
+        scaled = scaled.unsqueeze(1) if scaled.ndim == 3 else scaled.permute(0, 3, 1, 2)
+        scaled = scaled.contiguous(memory_format=torch.channels_last)
+        if not self.bf16:
+            return self.model(scaled)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16):
+            return self.model(scaled).float()
+
+    def gradient_at(self, images: torch.Tensor, labels: torch.Tensor) -> float:
+        """Put the gradient of the mean loss into `gradients`; returns the loss."""
+        self.gradients.zero_()
+        loss = functional.cross_entropy(self.logits(images), labels.to(self.device))
+        loss.backward()  # type: ignore[no-untyped-call]
+        return float(loss.detach())
+
+
+def local_update(
+    model: FlatModel,
+    start: Flat,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    *,
+    local_updates: int,
+    local_epochs: int,
+    learning_rate: float,
+    rng: np.random.Generator,
+) -> LocalResult:
+    """τ steps in τ_e epochs, each epoch a fresh shuffle of the client's data cut into equal batches."""
+    model.load(start)
+    steps = local_updates // local_epochs
+    losses: list[float] = []
+    norms_sq, variances = [], []
+    for _ in range(local_epochs):
+        before = model.weights.clone()
+        sum_of_squares = 0.0
+        for batch in batches(len(labels), steps, rng):
+            losses.append(model.gradient_at(images[batch], labels[batch]))
+            sum_of_squares += float(model.gradients.dot(model.gradients))
+            model.weights.add_(model.gradients, alpha=-learning_rate)
+        mean = (before - model.weights) / (learning_rate * steps)
+        mean_sq = float(mean.dot(mean))
+        norms_sq.append(mean_sq)
+        variances.append(_spread(sum_of_squares, mean_sq, steps))
+    return LocalResult(
+        weights=model.read(),
+        gradient_norm_sq=max(norms_sq),
+        gradient_variance=float(np.mean(variances)),
+        weight_range=float(model.weights.abs().max()),
+        loss=losses[0],
+    )
+
+
+def probe(
+    model: FlatModel,
+    start: Flat,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    *,
+    num_batches: int,
+    rng: np.random.Generator,
+) -> LocalResult:
+    """The same statistics at a standing model: gradients only, no update."""
+    model.load(start)
+    total = torch.zeros_like(model.gradients)
+    sum_of_squares, losses = 0.0, []
+    for batch in batches(len(labels), num_batches, rng):
+        losses.append(model.gradient_at(images[batch], labels[batch]))
+        total += model.gradients
+        sum_of_squares += float(model.gradients.dot(model.gradients))
+    mean = total / num_batches
+    mean_sq = float(mean.dot(mean))
+    return LocalResult(
+        weights=start,
+        gradient_norm_sq=mean_sq,
+        gradient_variance=_spread(sum_of_squares, mean_sq, num_batches),
+        weight_range=float(np.abs(start).max()),
+        loss=losses[0],
+    )
+
+
+def batches(num_samples: int, count: int, rng: np.random.Generator) -> list[torch.Tensor]:
+    """A shuffle of all samples cut into `count` batches as equal as can be; fewer samples than batches repeat."""
+    order = rng.permutation(num_samples)
+    if num_samples < count:
+        order = np.resize(order, count)
+    return [torch.from_numpy(part) for part in np.array_split(order, count)]
+
+
+def _spread(sum_of_squares: float, mean_sq: float, count: int) -> float:
+    """Unbiased variance of vectors from their squared norms and that of their mean."""
+    return max(sum_of_squares - count * mean_sq, 0.0) / (count - 1) if count > 1 else 0.0
+
+
+def score(model: FlatModel, weights: Flat, images: torch.Tensor, labels: torch.Tensor) -> tuple[int, float]:
+    """How many samples are classified right, and the sum of their losses."""
+    model.load(weights)
+    with torch.inference_mode():
+        logits, answers = model.logits(images), labels.to(model.device)
+        right = int((logits.argmax(1) == answers).sum())
+        return right, float(functional.cross_entropy(logits, answers, reduction="sum"))
+
+
+def aggregate(uploads: list[Flat], sizes: IntArray | NDArray[np.float64], previous: Flat) -> Flat:
+    """The average of the uploads weighted by data, in the order given; an empty round keeps the model.
+
+    Paper: Eq. of global aggregation. Deviates: E8.
+    """
+    if not uploads:
+        return previous
+    total = np.zeros(len(previous))
+    for weight, upload in zip(sizes / np.sum(sizes), uploads, strict=True):
+        total += weight * upload
+    return total.astype(np.float32)

@@ -1,0 +1,1 @@
+"""The federation in one process: the five steps of a round, for real."""

@@ -1,0 +1,161 @@
+"""A whole run: set up, round after round, checkpoints, and what is left in its folder at the end."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qccf._version import __version__
+from qccf.config import Scenario, scenario_to_toml
+from qccf.contracts import Policy
+from qccf.files import write_text_whole, write_whole
+from qccf.learning.datasets import Dataset, data_folder, load_dataset
+from qccf.learning.training import Flat
+from qccf.policies import build_policy
+from qccf.simulation import checkpoint
+from qccf.simulation.clients import Clients
+from qccf.simulation.ledger import Ledger
+from qccf.simulation.round import Server, run_round
+from qccf.world import build_world
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback sees after each round."""
+
+    scenario: Scenario
+    policy: str
+    seed: int
+    ledger: Ledger
+    round_seconds: float
+
+
+Callback = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run came to."""
+
+    policy: str
+    seed: int
+    rounds: "pd.DataFrame"
+    clients: "pd.DataFrame"
+    weights: Flat
+    summary: dict[str, Any]
+    finished: bool
+
+
+def simulate(
+    scenario: Scenario,
+    policy: str | None = None,
+    *,
+    seed: int | None = None,
+    out: Path | None = None,
+    data_dir: Path | None = None,
+    dataset: Dataset | None = None,
+    callbacks: Sequence[Callback] = (),
+    warn: Callable[[str], None] = print,
+) -> Run:
+    """Run a federation. With `out`, leave a folder there, and go on from it if it holds the same run unfinished.
+
+    An interrupt ends the run after the round's checkpoint is safe; what is written then is what was reached.
+    """
+    name = policy or scenario.policy.name
+    seed = scenario.federation.seed if seed is None else seed
+    world = build_world(scenario, seed)
+    chosen = build_policy(name, scenario)
+    data = dataset or load_dataset(scenario.data.dataset, data_folder(data_dir), seed=0)
+    fingerprint = run_fingerprint(scenario, name, seed, data)
+    if out is not None:
+        write_text_whole(out / "scenario.toml", scenario_to_toml(scenario, policy=name, seed=seed))
+    with Clients(scenario, data, world.dataset_sizes, seed) as clients:
+        server, ledger = _start(clients, chosen, out, fingerprint, warn)
+        finished = True
+        try:
+            while server.round_index < scenario.federation.rounds:
+                started = time.perf_counter()
+                server = run_round(server, world, chosen, clients, scenario.constants(), ledger)
+                due = server.round_index % scenario.execution.checkpoint_every == 0
+                if out is not None and (due or server.round_index == scenario.federation.rounds):
+                    checkpoint.save(out / "checkpoints", server, ledger, fingerprint)
+                progress = Progress(scenario, name, seed, ledger, time.perf_counter() - started)
+                for callback in callbacks:
+                    callback(progress)
+        except KeyboardInterrupt:
+            finished = False
+            ledger.truncate(server.round_index)
+            if server.round_index == 0:
+                raise
+        summary = _summary(name, seed, data, ledger, clients, server, finished)
+    rounds, frames = ledger.frames()
+    run = Run(name, seed, rounds, frames, server.weights, summary, finished)
+    if out is not None:
+        write_run(out, run)
+    return run
+
+
+def run_fingerprint(scenario: Scenario, policy: str, seed: int, data: Dataset) -> str:
+    """What a run's numbers depend on; how it is executed, apart from the precision, is not part of it."""
+    tree = scenario.model_dump()
+    tree["execution"] = {"precision": tree["execution"]["precision"], "device": tree["execution"]["device"]}
+    tree["federation"]["seed"] = seed
+    tree["policy"]["name"] = policy
+    digest = hashlib.sha256(json.dumps(tree, sort_keys=True).encode())
+    for labels in (data.train_labels, data.test_labels):
+        digest.update(labels.tobytes())
+    return digest.hexdigest()
+
+
+def _start(
+    clients: Clients, policy: Policy, out: Path | None, fingerprint: str, warn: Callable[[str], None]
+) -> tuple[Server, Ledger]:
+    """The last checkpoint of the same run, or the state before the first round."""
+    if out is not None:
+        found, complaints = checkpoint.latest(out / "checkpoints", fingerprint)
+        for sentence in complaints:
+            warn(sentence)
+        if found is not None:
+            return found
+    weights = clients.initial_weights()
+    statistics = clients.probe(weights)
+    return Server(0, weights, policy.init(statistics), statistics), Ledger()
+
+
+def _summary(
+    policy: str, seed: int, data: Dataset, ledger: Ledger, clients: Clients, server: Server, finished: bool
+) -> dict[str, Any]:
+    accuracy, loss = clients.evaluate(server.weights)
+    clients_columns = ledger.clients()
+    on = clients_columns["participated"]
+    return {
+        "policy": policy,
+        "seed": seed,
+        "finished": finished,
+        "rounds": len(ledger),
+        "dataset": data.name,
+        "data": data.source,
+        "synthetic": data.synthetic,
+        "test_accuracy": accuracy,
+        "test_loss": loss,
+        "energy_j": float(ledger.last["cumulative_energy_j"]),
+        "mean_bits": float(clients_columns["num_bits"][on].mean()) if on.any() else None,
+        "participation": float(on.mean()),
+        "missed": float(clients_columns["missed"].sum() / max(on.sum(), 1)),
+        "precision": clients.precision,
+        "device": clients.device,
+        "version": __version__,
+    }
+
+
+def write_run(out: Path, run: Run) -> None:
+    """The tables and the summary of a run; the summary comes last, so that its presence means the rest is there."""
+    write_whole(out / "rounds.parquet", lambda path: run.rounds.to_parquet(path, index=False))
+    write_whole(out / "clients.parquet", lambda path: run.clients.to_parquet(path, index=False))
+    write_text_whole(out / "summary.json", json.dumps(run.summary, indent=2) + "\n")

@@ -1,0 +1,132 @@
+"""`qccf run`, `compare` and `data` as a user meets them."""
+
+import json
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from qccf.cli import main
+from qccf.learning.datasets import DATASETS
+from qccf.learning.datasets.base import DataError
+from tests.tiny import SETTINGS, tiny_dataset
+
+FIGURES = ["bits.png", "cell.png", "learning.png", "partition.png"]
+
+
+class TinySource:
+    name = "tiny"
+    description = "blobs for tests"
+
+    def load(self, folder, *, seed):
+        return tiny_dataset()
+
+    def fetch(self, folder, progress):
+        progress("tiny", 0, 10)
+        progress("tiny", 10, 10)
+        return [folder / "tiny"]
+
+    def check(self, folder):
+        return ["tiny: whole"]
+
+
+@pytest.fixture(autouse=True)
+def _tiny(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(DATASETS, "tiny", TinySource())
+    monkeypatch.setenv("QCCF_DATA", str(tmp_path / "data"))
+
+
+def settings(*more: str) -> list[str]:
+    return [part for value in (*SETTINGS, "data.dataset=tiny", *more) for part in ("--set", value)]
+
+
+def test_run_leaves_a_folder_and_says_what_it_did(tmp_path: Path, capsys) -> None:
+    out = tmp_path / "run"
+    assert (
+        main(
+            ["run", "femnist", *settings(), "--policy", "same-size", "--rounds", "6", "--seed", "3", "--out", str(out)]
+        )
+        == 0
+    )
+    shown = capsys.readouterr().out
+    assert "same-size seed 3: round 6/6" in shown
+    assert "blurred blobs made for a test" in shown, "synthetic data must be named"
+    assert f"Written: {out}" in shown
+    assert sorted(os.listdir(out / "figures")) == FIGURES
+    summary = json.loads((out / "summary.json").read_text())
+    assert (summary["policy"], summary["seed"], summary["rounds"]) == ("same-size", 3, 6)
+    assert len(pd.read_parquet(out / "rounds.parquet")) == 6
+
+
+def test_a_finished_run_can_be_resumed_without_harm(tmp_path: Path, capsys) -> None:
+    out = tmp_path / "run"
+    assert main(["run", "femnist", *settings(), "--out", str(out)]) == 0
+    before = (out / "rounds.parquet").read_bytes()
+    assert main(["run", "--resume", str(out), "--workers", "1"]) == 0
+    assert (out / "rounds.parquet").read_bytes() == before
+    assert main(["run", "--resume", str(tmp_path / "nothing")]) == 2
+    assert "there is no run" in capsys.readouterr().err
+
+
+def test_compare_runs_all_policies_and_goes_on_where_it_stopped(tmp_path: Path, capsys) -> None:
+    out = tmp_path / "comparison"
+    command = ["compare", "femnist", *settings("federation.rounds=4"), "--seeds", "2", "--out", str(out)]
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    folders = sorted(p.name for p in out.iterdir() if p.is_dir() and p.name != "figures")
+    assert len(folders) == 10
+    assert "qccf-seed0" in folders
+    summaries = json.loads((out / "summary.json").read_text())
+    assert len(summaries) == 10
+    for name in ("qccf", "no-quantization", "channel-allocate", "principle", "same-size"):
+        assert name in shown
+    assert sorted(os.listdir(out / "figures")) == FIGURES
+    cells = {
+        s: pd.read_parquet(out / f"{p}-seed{s}" / "clients.parquet")["dataset_size"].tolist()
+        for s in (0, 1)
+        for p in ("qccf",)
+    }
+    assert cells[0] != cells[1]
+    (out / "principle-seed1" / "summary.json").unlink()
+    assert main(command) == 0
+    assert json.loads((out / "summary.json").read_text()) == summaries
+
+
+def test_mistakes_are_found_before_anything_runs(tmp_path: Path, capsys) -> None:
+    cases = [
+        (["run", "femnist", "--policy", "nothing"], "policy 'nothing'"),
+        (["compare", "quick", "--policies", "qccf,nothing"], "policy 'nothing'"),
+        (["compare", "quick", "--seeds", "0"], "--seeds 0"),
+        (["run", "paper-table"], "needs 28.0 Mb/s"),
+        (["run", "femnist", "--set", "data.dataset=nothing"], "nothing"),
+        (
+            ["run", "femnist", *settings("data.dataset_size_mean=5000", "device.cycles_per_sample=100")],
+            "samples together but the dataset has 1,200",
+        ),
+    ]
+    for arguments, words in cases:
+        assert main([*arguments, "--out", str(tmp_path / "out")]) == 2, arguments
+        captured = capsys.readouterr()
+        assert words in captured.err
+        assert captured.err.count("\n") == 1, captured.err
+
+
+def test_data_lists_checks_and_fetches(capsys) -> None:
+    assert main(["data", "list"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("handwriting", "emnist", "femnist", "mnist", "fashion-mnist", "cifar10"))
+    assert main(["data", "fetch", "tiny"]) == 0
+    assert "tiny: whole" in capsys.readouterr().out
+    assert main(["data", "check", "tiny"]) == 0
+    assert main(["data", "check", "nothing"]) == 2
+    assert "'nothing' is not a dataset" in capsys.readouterr().err
+
+
+def test_a_missing_dataset_gets_a_sentence(capsys, tmp_path: Path) -> None:
+    assert main(["run", "femnist", "--set", "data.dataset=emnist", "--out", str(tmp_path / "run")]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert "emnist" in captured.err
+    with pytest.raises(DataError):
+        DATASETS["emnist"].check(tmp_path)
