@@ -37,6 +37,10 @@ class ExactPairs:
         """Which pairs [client, channel] can deliver one bit a parameter within the deadline."""
         return np.isfinite(self._fixed[:, 0, :])
 
+    def cheapest_energy(self) -> FloatArray:
+        """V times the least energy that each client can take part with; infinite where it cannot."""
+        return np.asarray(self._fixed[:, 0, :].min(axis=1))
+
     def costs(self, total: float, rows: Any = None) -> FloatArray:
         """Each pair's contribution to J when S = total; infinite where no bits meet the deadline."""
         p = self.problem

@@ -11,7 +11,11 @@ most the value of every decision with that S. Each pair's cost is concave in u (
 too and lies above its chord on any interval; chord + μ·S has its lowest point in closed form. Two assignments thus
 bound J on an interval of S, whatever the signs of λ - ε, and the best μ for an interval is a one-dimensional
 concave search. Branch and bound then splits the interval with the lowest bound, and where S is no longer what
-blurs the bound, decides on one client, in or out. Every assignment met on the way is a candidate decision.
+blurs the bound, decides on one client, in or out. Every assignment met on the way is a candidate decision. Where a
+queue is below its budget, terms that are weighted averages have a negative sign; they are then bounded by the best
+single client, which is sharper than any chord.
+
+*Improve.* Where a gap remains, every client alone, and adding, dropping and swapping clients, are tried as well.
 
 Values in this file are J less J of the empty round, so that the best value is never above zero.
 """
@@ -27,7 +31,7 @@ from qccf.contracts import BoolArray, FloatArray, IntArray
 from qccf.control.bits_exact import ExactPairs
 from qccf.control.matching import cheapest_matching, match_everyone
 from qccf.control.pairs import PairModel
-from qccf.control.problem import Allocation, RoundProblem, empty_allocation
+from qccf.control.problem import Allocation, RoundProblem, empty_allocation, objective
 
 TOLERANCE = 1e-10
 """A gap below this part of what participation gains is rounding: nothing is left to prove."""
@@ -44,6 +48,10 @@ MIN_NODES = 12
 
 MAX_BONUS_STEPS = 8
 
+IMPROVEMENT_BUDGET = 3_000_000
+MAX_MOVES = 400
+"""How many sets to try beside the best one: so many matched pairs in all, at most so many sets."""
+
 
 def solve_assignment(problem: RoundProblem, pairs: PairModel) -> tuple[Allocation, float]:
     """The best decision found, and a lower bound that the J of no decision is below."""
@@ -56,7 +64,10 @@ def solve_assignment(problem: RoundProblem, pairs: PairModel) -> tuple[Allocatio
     for start in (root.high, sqrt(root.low * root.high), root.low) if small else (root.high,):
         _guess_and_mend(search, relaxation, start)
     bound = _certify(search, relaxation, root, small)
-    return search.allocation(), problem.empty_objective + min(bound, search.value)
+    if bound < search.value * (1.0 + (TOLERANCE if small else GAP_GOAL)):
+        _improve(search)
+    allocation = search.allocation()
+    return allocation, min(problem.empty_objective + bound, objective(problem, allocation))
 
 
 class _Search:
@@ -159,6 +170,20 @@ class _Relaxation:
             value = inf
         return _Matched(value + lure * wanted, members, channels[members], float(self.sizes[members].sum()))
 
+    def average_bound(self, node: _Node) -> float:
+        """A bound from weighted averages: what J divides by S is at least that of the best client of all.
+
+        Presence and energy add up client by client, at the cheapest conceivable (one bit, fastest channel).
+        """
+        p = self.problem
+        allowed = ~node.outside
+        averages = (p.spread_costs + np.minimum(p.error_costs, 0.0)) / self.sizes
+        alone = p.presence_costs + self.exact.cheapest_energy()
+        forced = float(alone[node.inside].sum())
+        seats = p.rates_bps.shape[1] - int(node.inside.sum())
+        optional = np.sort(np.minimum(alone[allowed & ~node.inside], 0.0))[: max(seats, 0)]
+        return forced + float(optional.sum()) + float(averages[allowed].min())
+
     def marginal_bonus(self, members: IntArray, columns: IntArray) -> float:
         """μ = -dJ/dS of a decision: all that J divides by S, over S²."""
         if len(members) == 0:
@@ -167,6 +192,35 @@ class _Relaxation:
         total = float(self.sizes[members].sum())
         level_errors = 1.0 / np.square(np.exp2(self.exact.bits(total, members, columns)) - 1.0)
         return float((p.spread_costs[members] + p.error_costs[members] * level_errors).sum()) / total**2
+
+
+def _improve(search: _Search) -> None:
+    """Try every client alone, then add, drop and swap clients while that helps.
+
+    The best channel of a lone client is its fastest. Newcomers are tried in the order of what they would cost at the
+    present S, members leave in the order of what they cost.
+    """
+    p = search.problem
+    everyone = np.arange(len(p.dataset_sizes))
+    alone = search.pairs.chosen_costs(p.dataset_sizes, everyone, p.rates_bps.argmax(axis=1))
+    search.offer(np.array([int(np.argmin(alone))]))
+    value = np.inf
+    while search.value < value and len(search.members):
+        value = search.value
+        costs = search.pairs.costs(search.total)
+        ranked = np.argsort(costs.min(axis=1), kind="stable")
+        newcomers = ranked[np.isfinite(costs.min(axis=1))[ranked] & ~np.isin(ranked, search.members)]
+        leavers = search.members[np.argsort(-costs[search.members, search.columns], kind="stable")]
+        moves = min(MAX_MOVES, IMPROVEMENT_BUDGET // ((len(search.members) + 1) * p.rates_bps.shape[1]))
+        side = max(1, int(sqrt(moves)))
+        best = search.members
+        for newcomer in newcomers[:moves]:
+            search.offer(np.sort(np.append(best, newcomer)))
+        for leaver in leavers[:moves]:
+            search.offer(best[best != leaver])
+        for leaver in leavers[:side]:
+            for newcomer in newcomers[:side]:
+                search.offer(np.sort(np.append(best[best != leaver], newcomer)))
 
 
 def _guess_and_mend(search: _Search, relaxation: _Relaxation, total: float) -> None:
@@ -246,6 +300,9 @@ class _Tangent(NamedTuple):
 
 def _bound(search: _Search, relaxation: _Relaxation, node: _Node, bonus: float, tolerance: float, order: int) -> _Bound:
     """The largest bound that any μ gives for the decisions of a node."""
+    average = relaxation.average_bound(node)
+    if average >= search.value * (1.0 + tolerance):
+        return _Bound(average, order, node, bonus, None, None)
     tangents: list[_Tangent] = []
     below: _Tangent | None = None
     above: _Tangent | None = None
@@ -272,7 +329,7 @@ def _bound(search: _Search, relaxation: _Relaxation, node: _Node, bonus: float, 
             break
     split = _split(relaxation, node, tangents, best, search.value * (1.0 + tolerance))
     pivot = _pivot(relaxation, node, below, above) if split is None else None
-    return _Bound(best.value, order, node, best.bonus, split, pivot)
+    return _Bound(max(best.value, average), order, node, best.bonus, split, pivot)
 
 
 def _split(
