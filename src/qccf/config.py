@@ -21,6 +21,9 @@ from qccf.units import dbm_to_w
 from qccf.wireless.cell import Radio, Sight
 from qccf.wireless.pathloss import PathLossModel
 
+MAX_DEADLINE_S = 86_400.0
+MAX_GAIN_DB = 100.0
+
 PRESETS = ("femnist", "cifar10", "quick", "paper-table")
 
 
@@ -85,7 +88,7 @@ class RadioSection(Section):
     bandwidth_hz: float = Field(10e6, ge=1e3, le=10e9)
     transmit_power_w: float = Field(0.2, ge=1e-6, le=10)
     noise_dbm_per_hz: float = Field(-174.0, ge=-210, le=-90)
-    gain_db: float = Field(0.0, ge=-100, le=100)
+    gain_db: float = Field(0.0, ge=-100, le=MAX_GAIN_DB)
     rician_k: float = Field(4.0, ge=0, le=1e4)
     fading_mean_power: float = Field(1.0, gt=0, le=1e4)
 
@@ -93,7 +96,7 @@ class RadioSection(Section):
 class DeviceSection(Section):
     """The clients' processors and the deadline that they work against."""
 
-    deadline_s: float = Field(0.02, ge=1e-5, le=86400)
+    deadline_s: float = Field(0.02, ge=1e-5, le=MAX_DEADLINE_S)
     cycles_per_sample: float = Field(1000.0, ge=1, le=1e12)
     energy_coefficient: float = Field(1e-26, ge=1e-32, le=1e-18)
     frequency_min_hz: float = Field(2e8, ge=1e6, le=1e11)
@@ -139,12 +142,20 @@ class GeneticSection(Section):
     fitness_exponent: float = Field(1.0, gt=0, le=100)
     elitism: int = Field(0, ge=0, le=100_000)
 
+    @model_validator(mode="after")
+    def _some_change(self) -> "GeneticSection":
+        if self.elitism >= self.population:
+            raise ValueError(
+                f"elitism = {self.elitism} leaves no room for children in population = {self.population}: lower it"
+            )
+        return self
+
 
 class ControlSection(Section):
     """QCCF's own settings: V, ε1, ε2, the warm start, and the solvers. ε1 is measured when it is "auto"."""
 
     energy_weight: float = Field(100.0, ge=1e-9, le=1e12)
-    data_budget: Literal["auto"] | Annotated[float, Field(ge=0)] = "auto"
+    data_budget: Literal["auto"] | Annotated[float, Field(ge=0, le=1e15)] = "auto"
     quantization_budget: float = Field(0.03, ge=0, le=1e9)
     participation_margin: float = Field(0.01, gt=0, le=1e3)
     quantization_margin: float = Field(0.5, gt=0, le=1e6)
@@ -160,6 +171,14 @@ class PrincipleSection(Section):
     patience: int = Field(0, ge=0, le=1_000_000)
     initial_bits: int = Field(3, ge=1, le=16)
     unit: Literal["bits", "intervals"] = "bits"
+
+    @model_validator(mode="after")
+    def _compares_two_rounds(self) -> "PrincipleSection":
+        if self.patience == 1:
+            raise ValueError(
+                "patience = 1 compares a round with itself: give 2 or more, or 0 for a tenth of the rounds"
+            )
+        return self
 
 
 class NoQuantizationSection(Section):
@@ -187,6 +206,8 @@ class StatisticsSection(Section):
     def _trace_named(self) -> "StatisticsSection":
         if self.model == "trace" and not self.trace:
             raise ValueError('trace = "" names no file, but model = "trace" needs one: give a CSV path')
+        if self.model == "constant" and self.trace:
+            raise ValueError(f'trace = "{self.trace}" is not used by model = "constant": set model = "trace"')
         return self
 
 
@@ -360,9 +381,19 @@ def _sentence(error: ValidationError) -> str:
     if kind in bounds:
         words, name = bounds[kind]
         return f"{key} = {value!r} is out of range: it must be {words} {limits[name]:g}{_unit_hint(key)}."
+    if key == "control.data_budget":
+        return f'{key} = {value!r} is neither "auto" nor a number from 0 to 1e15.'
     if kind == "literal_error":
         return f"{key} = {value!r} is not one of {limits['expected']}."
-    wanted = {"float_type": "a number", "int_type": "a whole number", "bool_type": "true or false"}.get(kind)
+    wanted = {
+        "float_type": "a number",
+        "finite_number": "a finite number",
+        "int_type": "a whole number",
+        "bool_type": "true or false",
+        "string_type": "a text",
+        "model_type": "a section",
+        "dict_type": "a table",
+    }.get(kind)
     if wanted:
         return f"{key} = {value!r} is not {wanted}{_unit_hint(key)}."
     return f"{key} = {value!r}: {first['msg'][0].lower()}{first['msg'][1:]}."

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from qccf.config import Scenario
+from qccf.config import MAX_DEADLINE_S, MAX_GAIN_DB, Scenario
 from qccf.contracts import FloatArray
 from qccf.cost import training_cycles
 from qccf.errors import InfeasibleError
@@ -71,7 +71,7 @@ def _remedies(scenario: Scenario, needed_bps: float) -> str:
     cycles = training_cycles(np.array([scenario.data.dataset_size_mean]), constants)[0]
     compute_s = float(cycles) / constants.frequency_max_hz
     deadline_s = compute_s + (constants.deadline_s - compute_s) * needed_bps / rate_bps
-    remedies = [f"device.deadline_s = {_rounded_up(deadline_s)}"]
+    remedies = [f"device.deadline_s = {_rounded_up(deadline_s)}"] if deadline_s < MAX_DEADLINE_S else []
 
     def rate_at(bandwidth_hz: float) -> float:
         return float(replace(radio, bandwidth_hz=bandwidth_hz).rates_bps(gain))
@@ -84,8 +84,11 @@ def _remedies(scenario: Scenario, needed_bps: float) -> str:
         remedies.insert(0, f"radio.bandwidth_hz = {_rounded_up(high)}")
     efficiency = needed_bps / radio.bandwidth_hz
     if efficiency < 100.0:
-        extra_db = float(linear_to_db((2.0**efficiency - 1.0) / (2.0 ** (rate_bps / radio.bandwidth_hz) - 1.0)))
-        remedies.append(f"radio.gain_db = {_rounded_up(radio.gain_db + extra_db)}")
+        extra_db = float(linear_to_db((2.0**efficiency - 1.0) / np.expm1(rate_bps / radio.bandwidth_hz * np.log(2.0))))
+        if radio.gain_db + extra_db < MAX_GAIN_DB:
+            remedies.append(f"radio.gain_db = {_rounded_up(radio.gain_db + extra_db)}")
+    if not remedies:
+        return "no single setting would mend that: shrink the cell or the model"
     return f"for the median client ({median_m:.0f} m) one of these would do: {', '.join(remedies)}"
 
 

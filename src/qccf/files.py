@@ -5,6 +5,18 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from qccf.errors import QccfError
+
+
+def require_writable(folder: Path) -> None:
+    """Make the folder now, so that a run does not end with nowhere to write to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise QccfError(f"--out {folder} cannot be written to: {error.strerror}; name another folder.") from None
+
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a temporary file beside `path`, then put it in place in one step."""

@@ -18,9 +18,11 @@ from qccf.cost import settle
 from qccf.errors import ConfigError
 from qccf.policies import build_policy
 from qccf.random import stream
+from qccf.soundness import checked_decision, checked_state
 from qccf.world import World, build_world
 
 TRACE_COLUMNS = ("gradient_norm_sq", "gradient_variance", "weight_range", "loss")
+TRACE_LIMIT = 1e6
 BUNDLED_TRACES = ("growing-weights",)
 
 
@@ -51,7 +53,7 @@ def plan(
     first = scenario.federation.seed
     worlds = [build_world(scenario, first + k) for k in range(num_seeds)]
     runs = []
-    for name in policies:
+    for name in dict.fromkeys(policies):
         for world in worlds:
             if on_progress is not None:
                 on_progress(name, world.seed)
@@ -77,14 +79,15 @@ def plan_run(world: World, policy_name: str, model: "StatisticsModel") -> Planne
         queues=np.full((rounds, 2), np.nan),
     )
     statistics, _ = model.at(0, world.dataset_sizes)
-    state = policy.init(statistics)
+    state = checked_state(policy.init(statistics), policy_name)
     for n in range(rounds):
         statistics, losses = model.at(n, world.dataset_sizes)
         observation = world.observe(n, statistics)
-        decision = policy.decide(state, observation, stream(world.seed, "policy", policy_name, n))
+        made = policy.decide(state, observation, stream(world.seed, "policy", policy_name, n))
+        decision = checked_decision(made, observation, constants, policy_name)
         outcome = settle(decision, observation, constants, losses=losses)
         record.queues[n] = state.get("participation_queue", np.nan), state.get("quantization_queue", np.nan)
-        state = policy.update(state, decision, outcome)
+        state = checked_state(policy.update(state, decision, outcome), policy_name)
         record.energy_j[n] = outcome.energy_j
         record.compute_energy_j[n] = outcome.compute_energy_j
         record.latency_s[n] = outcome.latency_s
@@ -145,7 +148,11 @@ def _read_trace(name: str, num_clients: int) -> _Series:
             f"statistics.trace = {name!r} {problem}: it has round, any of {', '.join(TRACE_COLUMNS)}, perhaps client."
         )
     points: dict[tuple[str, int | None], list[tuple[float, float]]] = {}
+    if len(columns) < len(reader.fieldnames or []):
+        raise ConfigError(f"statistics.trace = {name!r} has a column twice.")
     for line, row in enumerate(reader, start=1):
+        if None in row:
+            raise ConfigError(f"statistics.trace = {name!r}: row {line} has more cells than there are columns.")
         try:
             client = int(row["client"]) if "client" in columns else None
             cells = {column: float(row[column]) for column in columns - {"client"}}
@@ -156,12 +163,16 @@ def _read_trace(name: str, num_clients: int) -> _Series:
                 f"statistics.trace = {name!r}: row {line} names client {client}, but there are clients 0 to "
                 f"{num_clients - 1}."
             )
-        if not all(np.isfinite(value) and value >= 0.0 for value in cells.values()):
-            raise ConfigError(f"statistics.trace = {name!r}: row {line} has a value that is negative or not finite.")
+        if not all(0.0 <= value <= TRACE_LIMIT for value in cells.values()):
+            raise ConfigError(
+                f"statistics.trace = {name!r}: row {line} has a value that is not between 0 and {TRACE_LIMIT:g}."
+            )
         for column in columns & set(TRACE_COLUMNS):
             points.setdefault((column, client), []).append((cells["round"], cells[column]))
     if not points:
         raise ConfigError(f"statistics.trace = {name!r} holds no values.")
+    if any(len({n for n, _ in series}) < len(series) for series in points.values()):
+        raise ConfigError(f"statistics.trace = {name!r} gives a round twice.")
     return {key: (np.array(sorted(p))[:, 0], np.array(sorted(p))[:, 1]) for key, p in points.items()}
 
 
@@ -186,7 +197,7 @@ def _summary(runs: list[PlannedRun]) -> dict[str, Any]:
         "compute_energy_share": float(sum(r.compute_energy_j.sum() for r in runs) / max(totals_j.sum(), 1e-300)),
         "energy_per_upload_j": _spread(spent_j),
         "round_latency_s": _spread(latencies_s),
-        "participation": float(np.mean([run.participated.mean() for run in runs])),
+        "participation": _spread(np.concatenate([run.participated.mean(axis=1) for run in runs])),
         "missed": float(sum(run.missed.sum() for run in runs) / max(invited, 1)),
         "bits": _spread(bits),
         "bits_first_tenth": _mean_bits(runs, slice(None, tenth)),
@@ -244,6 +255,8 @@ def _run_to_json(run: PlannedRun) -> dict[str, Any]:
             "participants": rounds_on.tolist(),
             "missed": run.missed.sum(axis=1).tolist(),
             "mean_bits": _ratio(run.num_bits.sum(axis=1), rounds_on),
+            "participation_queue": _finite(run.queues[:, 0]),
+            "quantization_queue": _finite(run.queues[:, 1]),
         },
         "clients": {
             "position_m": run.world.cell.positions_m.tolist(),
@@ -251,10 +264,15 @@ def _run_to_json(run: PlannedRun) -> dict[str, Any]:
             "uploads": uploads.tolist(),
             "missed": run.missed.sum(axis=0).tolist(),
             "energy_j": run.energy_j.sum(axis=0).tolist(),
+            "mean_latency_s": _ratio(run.latency_s.sum(axis=0), uploads),
             "mean_bits": _ratio(run.num_bits.sum(axis=0), uploads),
         },
     }
 
 
-def _ratio(sums: IntArray, counts: IntArray) -> list[float | None]:
+def _finite(values: FloatArray) -> list[float] | None:
+    return values.tolist() if np.isfinite(values).all() else None
+
+
+def _ratio(sums: IntArray | FloatArray, counts: IntArray) -> list[float | None]:
     return [float(total / count) if count else None for total, count in zip(sums, counts, strict=True)]

@@ -66,8 +66,9 @@ def _load(name: str) -> Callable[..., Policy]:
         sys.path.insert(0, here)
     try:
         found = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"policy {name!r} cannot be loaded: {error}; it must be importable from here.") from None
+    except Exception as error:  # a user's module may fail in any way while it is imported
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ConfigError(f"policy {name!r} cannot be loaded ({reason}): it must be importable from here.") from None
     missing = [method for method in ("init", "decide", "update") if not callable(getattr(found, method, None))]
     if missing:
         raise ConfigError(f"policy {name!r} has no {', no '.join(missing)}; a policy has init, decide and update.")

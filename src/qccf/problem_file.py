@@ -3,7 +3,6 @@
 import json
 import math
 import sys
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,32 @@ from qccf.control.problem import RoundProblem
 from qccf.cost import settle
 from qccf.errors import ConfigError, ProblemError
 
+# Limits: wide enough for any radio, any model and any unit, narrow enough that no formula overflows.
+_RATES = (0.0, 1e15)
+_QUEUES = (-1e12, 1e12)
 _PER_CLIENT = {
-    "dataset_sizes": "above 0",
-    "gradient_norms_sq": "0 or above",
-    "gradient_variances": "0 or above",
-    "weight_ranges": "0 or above",
+    "dataset_sizes": (1e-3, 1e12),
+    "gradient_norms_sq": (0.0, 1e12),
+    "gradient_variances": (0.0, 1e12),
+    "weight_ranges": (0.0, 1e9),
+}
+_CONSTANTS = {
+    "num_parameters": (1, 1e13),
+    "deadline_s": (1e-9, 1e9),
+    "cycles_per_sample": (1e-3, 1e18),
+    "energy_coefficient": (1e-40, 1.0),
+    "transmit_power_w": (1e-12, 1e9),
+    "frequency_min_hz": (1.0, 1e15),
+    "frequency_max_hz": (1.0, 1e15),
+    "local_updates": (1, 1e6),
+    "local_epochs": (1, 1e6),
+    "learning_rate": (1e-12, 1e6),
+    "smoothness": (1e-12, 1e9),
+    "energy_weight": (1e-12, 1e15),
+    "data_budget": (0.0, 1e12),
+    "quantization_budget": (0.0, 1e12),
 }
 _WHOLE = {"num_parameters", "local_updates", "local_epochs"}
-_MAY_BE_ZERO = {"data_budget", "quantization_budget"}
 _KEYS = {"rates_bps", *_PER_CLIENT, "participation_queue", "quantization_queue", "constants"}
 
 
@@ -35,8 +52,9 @@ def read_problem(path: str) -> tuple[RoundProblem, list[str]]:
         raise ProblemError(f"{path}: cannot be read: {reason}.") from None
     try:
         tree = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ProblemError(f"{path}: is not valid JSON: {error}.") from None
+    except (ValueError, RecursionError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise ProblemError(f"{path}: is not valid JSON: {reason}.") from None
     return parse_problem(tree), _unknown_keys(tree)
 
 
@@ -48,18 +66,18 @@ def parse_problem(tree: Any) -> RoundProblem:
     if missing:
         raise ProblemError(f"the problem lacks {', '.join(missing)}: every problem has {', '.join(sorted(_KEYS))}.")
     rates_bps = _rates(tree["rates_bps"])
-    per_client = {key: _client_values(tree[key], key, limit, len(rates_bps)) for key, limit in _PER_CLIENT.items()}
+    per_client = {key: _client_values(tree[key], key, len(rates_bps)) for key in _PER_CLIENT}
     return RoundProblem(
         Observation(rates_bps, Statistics(**per_client)),
         _constants(tree["constants"]),
-        _number(tree["participation_queue"], "participation_queue"),
-        _number(tree["quantization_queue"], "quantization_queue"),
+        _number(tree["participation_queue"], "participation_queue", _QUEUES),
+        _number(tree["quantization_queue"], "quantization_queue", _QUEUES),
     )
 
 
 def _unknown_keys(tree: dict[str, Any]) -> list[str]:
     constants = tree.get("constants")
-    inner = constants.keys() - {f.name for f in fields(Constants)} if isinstance(constants, dict) else set()
+    inner = constants.keys() - _CONSTANTS.keys() if isinstance(constants, dict) else set()
     return sorted(tree.keys() - _KEYS) + sorted(f"constants.{key}" for key in inner)
 
 
@@ -80,7 +98,7 @@ def decision_to_json(problem: RoundProblem, decision: Decision) -> dict[str, Any
     }
 
 
-def _number(value: Any, key: str) -> float:
+def _number(value: Any, key: str, limits: tuple[float, float]) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ProblemError(f"{key} = {_shown(value)} is not a number.")
     try:
@@ -89,6 +107,9 @@ def _number(value: Any, key: str) -> float:
         number = math.inf
     if not math.isfinite(number):
         raise ProblemError(f"{key} = {_shown(value)} is not finite: give a finite number.")
+    low, high = limits
+    if not low <= number <= high:
+        raise ProblemError(f"{key} = {number:g} is out of range: it must be from {low:g} to {high:g}.")
     return number
 
 
@@ -104,44 +125,30 @@ def _rates(value: Any) -> FloatArray:
                 f"rates_bps is ragged: client {index} has {len(row)} channels and client 0 has {width}; "
                 "give every client the same channels (0 for no link)."
             )
-    rates = [[_number(rate, f"rates_bps[{i}][{c}]") for c, rate in enumerate(row)] for i, row in enumerate(value)]
-    array = np.array(rates)
-    if (array < 0.0).any():
-        i, c = np.argwhere(array < 0.0)[0]
-        raise ProblemError(
-            f"rates_bps[{i}][{c}] = {array[i, c]:g} is negative: rates are 0 or above, in bits a second."
-        )
-    return array
+    return np.array(
+        [[_number(rate, f"rates_bps[{i}][{c}]", _RATES) for c, rate in enumerate(row)] for i, row in enumerate(value)]
+    )
 
 
-def _client_values(value: Any, key: str, limit: str, num_clients: int) -> FloatArray:
+def _client_values(value: Any, key: str, num_clients: int) -> FloatArray:
     if not isinstance(value, list):
         raise ProblemError(f"{key} = {_shown(value)} is not a list with one number for each client.")
     if len(value) != num_clients:
         raise ProblemError(
             f"{key} has {len(value)} entries, but rates_bps has {num_clients} clients: give one for each."
         )
-    array = np.array([_number(entry, f"{key}[{index}]") for index, entry in enumerate(value)])
-    bad = array <= 0.0 if limit == "above 0" else array < 0.0
-    if bad.any():
-        index = int(np.argmax(bad))
-        raise ProblemError(f"{key}[{index}] = {array[index]:g} is out of range: it must be {limit}.")
-    return array
+    return np.array([_number(entry, f"{key}[{index}]", _PER_CLIENT[key]) for index, entry in enumerate(value)])
 
 
 def _constants(value: Any) -> Constants:
-    names = [field.name for field in fields(Constants)]
     if not isinstance(value, dict):
-        raise ProblemError(f"constants is not an object with the keys {', '.join(names)}.")
-    missing = [name for name in names if name not in value]
+        raise ProblemError(f"constants is not an object with the keys {', '.join(_CONSTANTS)}.")
+    missing = [name for name in _CONSTANTS if name not in value]
     if missing:
         raise ProblemError(f"constants lacks {', '.join(missing)}.")
     numbers: dict[str, Any] = {}
-    for name in names:
-        number = _number(value[name], f"constants.{name}")
-        if number < 0.0 or (number == 0.0 and name not in _MAY_BE_ZERO):
-            limit = "0 or above" if name in _MAY_BE_ZERO else "above 0"
-            raise ProblemError(f"constants.{name} = {number:g} is out of range: it must be {limit}.")
+    for name, limits in _CONSTANTS.items():
+        number = _number(value[name], f"constants.{name}", limits)
         if name in _WHOLE:
             if number != int(number):
                 raise ProblemError(f"constants.{name} = {number:g} is not a whole number.")
@@ -152,6 +159,11 @@ def _constants(value: Any) -> Constants:
         raise ProblemError(
             f"constants.frequency_min_hz = {constants.frequency_min_hz:g} is above frequency_max_hz = "
             f"{constants.frequency_max_hz:g}: swap them."
+        )
+    if constants.local_updates % constants.local_epochs:
+        raise ProblemError(
+            f"constants.local_updates = {constants.local_updates} is not a multiple of local_epochs = "
+            f"{constants.local_epochs}: each epoch has the same number of updates."
         )
     try:
         convergence.require_valid_bound(
@@ -165,5 +177,5 @@ def _constants(value: Any) -> Constants:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    text = repr(value) if not isinstance(value, int) or abs(value) < 10**30 else "a number of more than 30 digits"
     return text if len(text) <= 40 else text[:37] + "..."

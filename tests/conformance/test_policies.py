@@ -2,10 +2,12 @@
 
 import copy
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from examples.custom_policy import BestLinks
 from qccf.config import load_scenario
 from qccf.contracts import MAX_NUM_BITS
 from qccf.cost import settle
@@ -13,6 +15,7 @@ from qccf.errors import ConfigError
 from qccf.planning import StatisticsModel, plan, plan_run
 from qccf.policies import POLICIES, build_policy
 from qccf.random import stream
+from qccf.soundness import PolicyError
 from qccf.world import build_world
 
 SETTINGS = {
@@ -91,6 +94,8 @@ def test_the_same_plan_twice_is_the_same() -> None:
         ("no.such.module:Thing", "cannot be loaded"),
         ("json:NoSuchClass", "cannot be loaded"),
         ("json:JSONDecoder", "has no init"),
+        ("..x:Y", "cannot be loaded"),
+        ("tests.broken_module:X", "ZeroDivisionError"),
     ],
 )
 def test_a_policy_that_is_none_gets_a_sentence(name: str, words: str) -> None:
@@ -114,3 +119,47 @@ def test_defaults_of_the_policies_are_the_configs() -> None:
         by_config = vars(build_policy(name, scenario))
         by_hand = vars(factory(scenario.constants(), rounds=scenario.federation.rounds))
         assert by_config == by_hand
+
+
+def wrong(**changes) -> type:
+    """A policy whose decision is sound but for the changes."""
+
+    class Wrong(BestLinks):
+        def decide(self, state, observation, rng):
+            if "returns" in changes:
+                return changes["returns"]
+            return replace(super().decide(state, observation, rng), **{k: v(observation) for k, v in changes.items()})
+
+    return Wrong
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (wrong(channels=lambda o: np.zeros(o.num_clients, dtype=int)), "more than one client"),
+        (wrong(channels=lambda o: np.arange(o.num_clients) + 5), "0 to 9"),
+        (wrong(channels=lambda _: np.arange(3)), "array of 10 integers"),
+        (wrong(channels=lambda _: list(range(10))), "array of 10 integers"),
+        (wrong(num_bits=lambda o: np.zeros(o.num_clients, dtype=int)), "1 to 32"),
+        (wrong(num_bits=lambda o: np.full(o.num_clients, 3.5)), "array of 10 integers"),
+        (wrong(frequencies_hz=lambda o: np.full(o.num_clients, 1e12)), "between 2e[+]08 and 1e[+]09"),
+        (wrong(frequencies_hz=lambda o: np.full(o.num_clients, np.nan)), "between 2e[+]08 and 1e[+]09"),
+        (wrong(returns=None), "returned NoneType, not a Decision"),
+    ],
+)
+def test_a_decision_that_is_none_is_refused(monkeypatch, policy: type, words: str) -> None:
+    monkeypatch.setitem(POLICIES, "wrong", policy)
+    scenario = load_scenario("quick", ["federation.rounds=2"])
+    with pytest.raises(PolicyError, match=words):
+        plan_run(build_world(scenario, 0), "wrong", StatisticsModel(scenario))
+
+
+def test_a_state_that_is_none_is_refused(monkeypatch) -> None:
+    class Forgetful(BestLinks):
+        def update(self, state, decision, outcome):
+            return None
+
+    monkeypatch.setitem(POLICIES, "wrong", Forgetful)
+    scenario = load_scenario("quick", ["federation.rounds=2"])
+    with pytest.raises(PolicyError, match="a state is a dict"):
+        plan_run(build_world(scenario, 0), "wrong", StatisticsModel(scenario))

@@ -6,6 +6,7 @@ import pytest
 from qccf.control.bits_exact import ExactPairs
 from qccf.control.channels_assignment import _certify, _Relaxation, _Search, _tangent, solve_assignment
 from qccf.control.channels_exhaustive import solve_exhaustive
+from qccf.control.channels_genetic import _cross, _fitness, _repair
 from qccf.control.matching import match_everyone
 from qccf.control.problem import RoundProblem, objective
 from qccf.control.solve import solve_round
@@ -210,3 +211,58 @@ def test_the_proof_does_not_lean_on_the_search() -> None:
             assert bound <= optimum + 1e-9 * abs(optimum)
             compared += 1
     assert compared > 50
+
+
+@pytest.mark.parametrize(("clients", "channels"), [(40, 30), (101, 10), (200, 50)])
+def test_large_decisions_are_no_worse_than_one_client_alone_or_nobody(clients: int, channels: int) -> None:
+    rng = np.random.default_rng(17)
+    for _ in range(12):
+        problem = random_problem(rng, clients, channels, below=0.5)
+        allocation, bound = solve_assignment(problem, ExactPairs(problem))
+        value = objective(problem, allocation)
+        everyone = np.arange(clients)
+        alone = ExactPairs(problem).chosen_costs(problem.dataset_sizes, everyone, problem.rates_bps.argmax(axis=1))
+        best = problem.empty_objective + min(float(alone.min()), 0.0)
+        assert relative(problem, value - best, best) <= 1e-9
+        assert bound <= value
+
+
+def test_the_average_bound_holds_and_is_sharp_for_a_lone_client() -> None:
+    rng = np.random.default_rng(18)
+    for _ in range(60):
+        problem = random_problem(
+            rng, num_clients=int(rng.integers(1, 6)), num_channels=int(rng.integers(1, 6)), below=0.6
+        )
+        relaxation = _Relaxation(problem, ExactPairs(problem))
+        root = relaxation.root()
+        decisions = all_decisions(problem)
+        if root is None or not decisions:
+            continue
+        bound, best = relaxation.average_bound(root), min(value for _, value, _, _ in decisions)
+        assert bound <= best + 1e-9 * abs(best)
+        if len(decisions) == 1 and problem.quantization_pressure < 0.0:
+            assert bound == pytest.approx(best)
+
+
+def test_fitness_follows_its_exponent() -> None:
+    values = np.array([4.0, 1.0, np.inf, 2.0])
+    np.testing.assert_allclose(_fitness(values, 1.0), [0.0, 3.0, 0.0, 2.0])
+    np.testing.assert_allclose(_fitness(values, 2.0), [0.0, 9.0, 0.0, 4.0])
+    assert _fitness(np.array([np.inf, np.inf]), 1.0).tolist() == [0.0, 0.0]
+
+
+def test_crossover_happens_as_often_as_told_and_keeps_the_genes_of_a_pair() -> None:
+    parents = np.arange(40).reshape(4, 10)
+    assert (_cross(parents, 0.0, np.random.default_rng(0)) == parents).all()
+    children = _cross(parents, 1.0, np.random.default_rng(0))
+    assert (children != parents).any(axis=1).all()
+    assert (np.sort(children[[0, 2]], axis=0) == parents[[0, 2]]).all()
+
+
+def test_repair_keeps_the_fastest_channel_and_hands_on_the_others() -> None:
+    rates = np.array([[5.0, 9.0, 1.0], [2.0, 2.0, 2.0], [3.0, 3.0, 3.0]])
+    repaired = _repair(np.array([[0, 0, 0], [-1, 1, -1], [2, 1, 0]]), rates, np.random.default_rng(0))
+    assert repaired[0, 1] == 0
+    assert sorted(repaired[0].tolist()) == [0, 1, 2]
+    assert repaired[1].tolist() == [-1, 1, -1]
+    assert repaired[2].tolist() == [2, 1, 0]

@@ -56,6 +56,13 @@ def test_channel_allocate_maximises_bits_then_slows_down() -> None:
     assert not settle(decision, seen, CONSTANTS).missed.any()
 
 
+def test_channel_allocate_breaks_ties_by_rate() -> None:
+    """Both ways give 4 + 4 bits; the second has the faster links."""
+    seen = observation([[7.2e7, 8.0e7], [8.0e7, 7.2e7]])
+    assert ChannelAllocate(CONSTANTS, rounds=10).decide({}, seen, RNG).num_bits.tolist() == [4, 4]
+    assert ChannelAllocate(CONSTANTS, rounds=10).decide({}, seen, RNG).channels.tolist() == [1, 0]
+
+
 def test_channel_allocate_fits_exactly_as_many_bits_as_fit() -> None:
     rng = np.random.default_rng(1)
     policy = ChannelAllocate(CONSTANTS, rounds=10)
@@ -167,3 +174,16 @@ def test_qccf_remembers_last_bits_and_moves_its_queues() -> None:
     empty = replace(decision, channels=np.array([-1, -1]), num_bits=np.array([0, 0]), frequencies_hz=np.zeros(2))
     rested = policy.update(after, empty, settle(empty, seen, CONSTANTS))
     assert rested["last_num_bits"] == after["last_num_bits"], "who sits out keeps its last bits"
+
+
+def test_qccf_counts_only_what_arrived() -> None:
+    seen = observation([[1e8, 1e8], [1e8, 1e8]], 1000.0, 1000.0)
+    policy = Qccf(CONSTANTS, rounds=1)
+    state = policy.init(seen.statistics)
+    decision = policy.decide(state, seen, RNG)
+    outcome = settle(decision, seen, CONSTANTS)
+    lost = replace(outcome, arrived=np.array([True, False]))
+    assert (
+        policy.update(state, decision, lost)["participation_queue"]
+        > policy.update(state, decision, outcome)["participation_queue"]
+    )

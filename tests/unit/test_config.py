@@ -57,8 +57,15 @@ def test_femnist_is_the_papers_setting_but_for_the_bandwidth() -> None:
         ("learning.local_updates=5", ["local_updates = 5", "local_epochs = 2"]),
         ("learning.smoothness=1.2", ["learning.smoothness = 1.2", "below 1", "1.179"]),
         ("control.solver=magic", ["control.solver = 'magic'", "'assignment', 'genetic' or 'exhaustive'"]),
-        ("control.data_budget=-1.0", ["control.data_budget = -1.0"]),
-        ("control.energy_weight=nan", ["control.energy_weight"]),
+        ("control.data_budget=-1.0", ["control.data_budget = -1.0", '"auto"', "from 0"]),
+        ("control.data_budget=abc", ["control.data_budget = 'abc'", '"auto"', "from 0"]),
+        ("control.genetic.elitism=50", ["elitism = 50", "population = 50"]),
+        ("principle.patience=1", ["patience = 1", "2 or more"]),
+        ("statistics.trace=some.csv", ['trace = "some.csv"', 'model = "trace"']),
+        ("radio.num_channels=nan", ["radio.num_channels", "whole number"]),
+        ("cell.scenario=3", ["cell.scenario = 3", "'umi'"]),
+        ("data.dataset=3", ["data.dataset = 3", "a text"]),
+        ("control.energy_weight=nan", ["control.energy_weight = nan", "finite number"]),
         ("cell.distance_min_m=600", ["distance_min_m = 600", "radius_m = 500"]),
         ("data.dataset_size_min=5000", ["dataset_size_mean = 1200", "dataset_size_min = 5000"]),
         ("statistics.model=trace", ["trace", "needs one"]),
@@ -153,3 +160,34 @@ def test_sizes_are_drawn_as_stated() -> None:
     assert (sizes == sizes.round()).all()
     low = load_scenario("femnist", ["data.dataset_size_std=3000"])
     assert build_world(low, 0).dataset_sizes.min() == 100
+
+
+def test_remedies_stay_within_the_limits_of_the_config() -> None:
+    with pytest.raises(InfeasibleError) as caught:
+        build_world(load_scenario("femnist", ["radio.gain_db=-100"]), 0)
+    assert "deadline_s = 8" not in str(caught.value), "a remedy that the config refuses is none"
+    with pytest.raises(InfeasibleError, match="no single setting would mend that"):
+        build_world(
+            load_scenario("femnist", ["radio.gain_db=-100", "radio.transmit_power_w=1e-6", "radio.bandwidth_hz=1e3"]), 0
+        )
+
+
+def test_a_value_in_place_of_a_section() -> None:
+    from qccf.config import scenario_from_dict
+
+    with pytest.raises(ConfigError, match="radio = 3 is not a section"):
+        scenario_from_dict({"radio": 3})
+
+
+def test_the_median_client_of_the_default_cell() -> None:
+    """The rates that docs/deviations.md states: with the break point of the path loss, and without."""
+    import numpy as np
+
+    from qccf.units import db_to_linear
+
+    radio = load_scenario("femnist").radio_link()
+    median_m = np.array([500.0 / np.sqrt(2.0)])
+    loss_db = radio.large_scale_loss_db(median_m, np.array([True]))
+    assert float(radio.rates_bps(db_to_linear(-loss_db))[0]) == pytest.approx(87e6, rel=0.01)
+    near_db = 32.4 + 21.0 * np.log10(np.hypot(median_m, 8.5)) + 20.0 * np.log10(2.4)
+    assert float(radio.rates_bps(db_to_linear(-near_db))[0]) == pytest.approx(111e6, rel=0.01)

@@ -27,7 +27,7 @@ def test_summary_adds_up() -> None:
     assert rows[0]["energy_j"]["std"] == pytest.approx(totals.std(ddof=1))
     uploads = np.concatenate([run.energy_j[run.participated] for run in mine])
     assert rows[0]["energy_per_upload_j"]["mean"] == pytest.approx(uploads.mean())
-    assert rows[0]["participation"] == pytest.approx(np.mean([run.participated.mean() for run in mine]))
+    assert rows[0]["participation"]["mean"] == pytest.approx(np.mean([run.participated.mean() for run in mine]))
     assert rows[0]["bits_first_tenth"] == pytest.approx(np.mean([run.num_bits[0] for run in mine]))
     assert rows[0]["bits_last_tenth"] == pytest.approx(np.mean([run.num_bits[-1] for run in mine]))
     share = sum(run.compute_energy_j.sum() for run in mine) / totals.sum()
@@ -75,7 +75,11 @@ def test_constant_and_trace_statistics(tmp_path: Path) -> None:
         ("client,loss\n0,1\n", "has no column 'round'"),
         ("round,lost\n0,1\n", "unknown column 'lost'"),
         ("round,loss\n0,x\n", "row 1 is not all numbers"),
-        ("round,loss\n0,nan\n", "negative or not finite"),
+        ("round,loss\n0,nan\n", "not between 0 and 1e"),
+        ("round,weight_range\n0,1e300\n", "not between 0 and 1e"),
+        ("round,loss\n0,1,2\n", "more cells than there are columns"),
+        ("round,loss,loss\n0,1,2\n", "a column twice"),
+        ("round,loss\n0,1\n0,2\n", "gives a round twice"),
         ("round,loss\n", "holds no values"),
         ("round,client,loss\n0,44,1\n", "names client 44"),
     ],
@@ -104,6 +108,9 @@ def test_plan_writes_json_and_a_figure_and_shows_a_table(tmp_path: Path, capsys)
     assert len(report["runs"]) == 10
     first = report["runs"][0]
     assert len(first["rounds"]["energy_j"]) == 6
+    assert max(first["clients"]["mean_latency_s"]) <= 0.0200001
+    assert len(first["rounds"]["participation_queue"]) == 6
+    assert report["runs"][2]["rounds"]["participation_queue"] is None
     assert sum(first["rounds"]["energy_j"]) == pytest.approx(sum(first["clients"]["energy_j"]))
     assert (out / "plan.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert sorted(os.listdir(out)) == ["plan.json", "plan.png"]
@@ -120,6 +127,41 @@ def test_when_nobody_takes_part(tmp_path: Path, capsys) -> None:
     arguments = ["plan", "quick", "--rounds", "1", "--seeds", "1", "--out", str(tmp_path)]
     assert main([*arguments, "--policy", "tests.tiny:Nobody"]) == 0
     assert " 0%" in capsys.readouterr().out
+
+
+def test_a_policy_named_twice_counts_once(tmp_path: Path, capsys) -> None:
+    arguments = ["plan", "quick", "--rounds", "2", "--seeds", "2", "--out", str(tmp_path), "--json"]
+    assert main([*arguments, "--policy", "qccf", "--policy", "qccf"]) == 0
+    assert [row["seeds"] for row in json.loads(capsys.readouterr().out)["summary"]] == [2]
+
+
+def test_the_policy_of_the_config_runs_beside_the_five(tmp_path: Path, capsys) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('preset = "quick"\n[federation]\nrounds = 2\n[policy]\nname = "examples.custom_policy:BestLinks"\n')
+    assert main(["plan", str(file), "--seeds", "1", "--out", str(tmp_path / "out"), "--json"]) == 0
+    names = [row["policy"] for row in json.loads(capsys.readouterr().out)["summary"]]
+    assert names == ["qccf", "no-quantization", "channel-allocate", "principle", "same-size",
+                     "examples.custom_policy:BestLinks"]  # fmt: skip
+    assert main(["plan", "quick", "--set", "policy.name=nope", "--out", str(tmp_path / "out")]) == 2
+    assert "policy 'nope'" in capsys.readouterr().err
+
+
+def test_nowhere_to_write_is_found_out_first(tmp_path: Path, capsys) -> None:
+    (tmp_path / "file").write_text("in the way")
+    assert main(["plan", "quick", "--seeds", "1", "--out", str(tmp_path / "file")]) == 2
+    captured = capsys.readouterr()
+    assert "cannot be written to" in captured.err
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("change", [["control.inner=closed-form", "learning.num_parameters=1000"],
+                                    ["control.inner=closed-form", "device.deadline_s=60"],
+                                    ["control.inner=closed-form-taylor"], ["control.inner=printed"]])  # fmt: skip
+def test_every_inner_solution_runs_silently(tmp_path: Path, change: list[str]) -> None:
+    """Warnings are errors here."""
+    overrides = [part for setting in change for part in ("--set", setting)]
+    arguments = ["plan", "quick", "--rounds", "3", "--seeds", "1", "--policy", "qccf", "--out", str(tmp_path)]
+    assert main([*arguments, *overrides]) == 0
 
 
 @pytest.mark.parametrize(

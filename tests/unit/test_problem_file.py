@@ -96,13 +96,13 @@ def broken(tree: dict, path: list, value) -> dict:
 
 BREAKAGES = [
     (["rates_bps", 1], [1e8], "ragged: client 1 has 1 channels and client 0 has 3"),
-    (["rates_bps", 0, 0], -1.0, "rates_bps[0][0] = -1 is negative"),
+    (["rates_bps", 0, 0], -1.0, "rates_bps[0][0] = -1 is out of range"),
     (["rates_bps", 0, 0], float("nan"), "rates_bps[0][0] = nan is not finite"),
     (["rates_bps", 2, 1], "fast", "rates_bps[2][1] = 'fast' is not a number"),
     (["rates_bps"], [], "rates_bps is not a list"),
     (["rates_bps"], [[], [], [], []], "rates_bps[0] is empty"),
     (["rates_bps"], 7, "rates_bps is not a list"),
-    (["dataset_sizes", 3], -5, "dataset_sizes[3] = -5 is out of range: it must be above 0"),
+    (["dataset_sizes", 3], -5, "dataset_sizes[3] = -5 is out of range: it must be from 0.001 to 1e+12"),
     (["dataset_sizes", 3], 0, "dataset_sizes[3] = 0 is out of range"),
     (["dataset_sizes"], [1, 2], "dataset_sizes has 2 entries, but rates_bps has 4 clients"),
     (["dataset_sizes"], {"a": 1}, "dataset_sizes = {'a': 1} is not a list"),
@@ -116,10 +116,13 @@ BREAKAGES = [
     (["constants"], KeyError, "lacks constants"),
     (["constants"], 3, "constants is not an object"),
     (["constants", "deadline_s"], KeyError, "constants lacks deadline_s"),
-    (["constants", "deadline_s"], 0, "constants.deadline_s = 0 is out of range: it must be above 0"),
-    (["constants", "data_budget"], -1, "constants.data_budget = -1 is out of range: it must be 0 or above"),
+    (["constants", "deadline_s"], 0, "constants.deadline_s = 0 is out of range: it must be from 1e-09 to 1e+09"),
+    (["constants", "data_budget"], -1, "constants.data_budget = -1 is out of range: it must be from 0 to 1e+12"),
     (["constants", "local_updates"], 2.5, "constants.local_updates = 2.5 is not a whole number"),
     (["constants", "frequency_min_hz"], 2e9, "frequency_min_hz = 2e+09 is above frequency_max_hz = 1e+09"),
+    (["constants", "local_updates"], 7, "constants.local_updates = 7 is not a multiple of local_epochs = 2"),
+    (["participation_queue"], 1e308, "participation_queue = 1e+308 is out of range"),
+    (["constants", "frequency_max_hz"], 1e300, "constants.frequency_max_hz = 1e+300 is out of range"),
     (["constants", "smoothness"], 1.2, "constants.smoothness = 1.2 makes 2η²τ²L²"),
 ]
 
@@ -153,6 +156,47 @@ def test_files_that_are_no_problem(tmp_path: Path, capsys, content: bytes, words
     file.write_bytes(content)
     assert main(["decide", str(file)]) == 2
     assert words in capsys.readouterr().err
+
+
+EXTREMES = [
+    (key, index, value)
+    for key, index, limits in (
+        ("rates_bps", 0, (0.0, 1e15)),
+        ("dataset_sizes", 0, (1e-3, 1e12)),
+        ("gradient_norms_sq", 0, (0.0, 1e12)),
+        ("gradient_variances", 0, (0.0, 1e12)),
+        ("weight_ranges", 0, (0.0, 1e9)),
+        ("participation_queue", None, (-1e12, 1e12)),
+        ("quantization_queue", None, (-1e12, 1e12)),
+        ("num_parameters", "c", (1, 10**13)),
+        ("deadline_s", "c", (1e-9, 1e9)),
+        ("cycles_per_sample", "c", (1e-3, 1e18)),
+        ("energy_coefficient", "c", (1e-40, 1.0)),
+        ("transmit_power_w", "c", (1e-12, 1e9)),
+        ("frequency_min_hz", "c", (1.0, 1e9)),
+        ("frequency_max_hz", "c", (2e8, 1e15)),
+        ("energy_weight", "c", (1e-12, 1e15)),
+        ("data_budget", "c", (0.0, 1e12)),
+        ("quantization_budget", "c", (0.0, 1e12)),
+    )
+    for value in limits
+]
+
+
+@pytest.mark.parametrize(("key", "index", "value"), EXTREMES)
+@pytest.mark.parametrize("inner", ["exact", "closed-form", "printed"])
+def test_at_the_limits_the_answer_is_still_finite_and_silent(
+    tree: dict, capsys, tmp_path: Path, key, index, value, inner
+) -> None:
+    """Warnings are errors in these tests, so an overflow anywhere would show."""
+    path = ["constants", key] if index == "c" else [key, 0] if index == 0 else [key]
+    if key == "rates_bps":
+        value = [value] * 3
+    file = tmp_path / "problem.json"
+    file.write_text(json.dumps(broken(tree, path, value)))
+    assert main(["decide", str(file), "--json", "--inner", inner]) == 0
+    answer = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} in the answer"))
+    assert answer["lower_bound"] <= answer["objective"]
 
 
 def test_missing_file(capsys) -> None:

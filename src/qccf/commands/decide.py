@@ -9,16 +9,17 @@ from rich.console import Console
 from rich.table import Table
 
 from qccf.control.solve import solve_round
+from qccf.errors import QccfError
 from qccf.problem_file import decision_to_json, read_problem
 
 
 def decide(options: argparse.Namespace) -> int:
+    if options.seed < 0:
+        raise QccfError(f"--seed {options.seed} is negative: give 0 or above.")
     problem, ignored = read_problem(options.problem)
     if ignored:
         print(f"qccf: ignored: {', '.join(ignored)}", file=sys.stderr)
-    decision = solve_round(
-        problem, solver=options.solver, inner=options.inner, rng=np.random.default_rng(abs(options.seed))
-    )
+    decision = solve_round(problem, solver=options.solver, inner=options.inner, rng=np.random.default_rng(options.seed))
     answer = decision_to_json(problem, decision)
     if options.json:
         print(json.dumps(answer))

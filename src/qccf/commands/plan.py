@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from qccf.commands.prepare import prepare
 from qccf.config import Scenario, load_scenario
 from qccf.errors import ConfigError
 from qccf.files import write_text_whole, write_whole
@@ -25,12 +26,14 @@ def plan_command(options: argparse.Namespace) -> int:
     if options.rounds is not None:
         overrides.append(f"federation.rounds={options.rounds}")
     scenario = load_scenario(options.scenario, overrides)
-    policies = options.policies or list(POLICIES)
+    policies = list(dict.fromkeys(options.policies or [*POLICIES, scenario.policy.name]))
     out: Path = options.out or Path("runs") / f"plan-{Path(options.scenario).stem}"
+    first = scenario.federation.seed
+    prepare(scenario, policies, range(first, first + options.seeds), out)
     with PlanProgress(len(policies) * options.seeds) as progress:
         runs = plan(scenario, policies, options.seeds, progress.step)
     report = plan_to_json(scenario, runs)
-    write_text_whole(out / "plan.json", json.dumps(report) + "\n")
+    write_text_whole(out / "plan.json", json.dumps(report, default=str) + "\n")
     written = [out / "plan.json"]
     try:
         from qccf.report.plan_figure import plan_figure
@@ -41,14 +44,12 @@ def plan_command(options: argparse.Namespace) -> int:
         write_whole(out / "plan.png", lambda path: figure.savefig(path))
         written.append(out / "plan.png")
     if options.json:
-        print(json.dumps(report))
+        print(json.dumps(report, default=str))
         return 0
     console = Console()
     title = f"{options.scenario}: {scenario.federation.rounds} rounds, {options.seeds} cells, no training"
     console.print(plan_table(title, summarise(runs)))
-    console.print(
-        "± is over cells (energy) and uploads (mJ, bits); bits ~ D is the rank correlation with dataset size."
-    )
+    console.print("± is over cells (J), uploads (mJ, bits), rounds (ms, part); bits ~ D: rank correlation with data.")
     console.print(f"Training is stood in for by: {_statistics_source(scenario)}.")
     console.print("Written: " + ", ".join(map(str, written)), soft_wrap=True)
     return 0
@@ -65,15 +66,20 @@ def plan_table(title: str, rows: list[dict[str, Any]]) -> Table:
     """The plan's summary for the terminal; ± is the standard deviation over cells, uploads or rounds."""
     table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
     table.add_column("policy", no_wrap=True)
-    headings = ("energy\nJ", "upload\nmJ", "round\nms", "take\npart", "missed", "bits", "first\n→ last", "bits\n~ D")
+    headings = ("energy\nJ", "upload\nmJ", "round\nms", "take\npart", "missed", "bits\nfirst→last", "bits\n~ D")
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
 
     def pm(value: dict[str, float] | None, scale: float = 1.0) -> str:
         if value is None:
             return "–"
-        spread = f"±{value['std'] * scale:.2g}" if value["std"] else ""
-        return f"{value['mean'] * scale:.3g}{spread}"
+        return f"{value['mean'] * scale:.3g}{spread(value, scale)}"
+
+    def spread(value: dict[str, float] | None, scale: float = 1.0) -> str:
+        """Nothing where there is none; a thousandth of the mean is rounding."""
+        if value is None or value["std"] <= 1e-3 * abs(value["mean"]):
+            return ""
+        return f"±{value['std'] * scale:.2g}"
 
     for row in rows:
         ends = (row["bits_first_tenth"], row["bits_last_tenth"])
@@ -81,11 +87,10 @@ def plan_table(title: str, rows: list[dict[str, Any]]) -> Table:
             row["policy"],
             pm(row["energy_j"]),
             pm(row["energy_per_upload_j"], 1e3),
-            f"{row['round_latency_s']['mean'] * 1e3:.1f}" if row["round_latency_s"] else "–",
-            f"{row['participation']:.0%}",
+            pm(row["round_latency_s"], 1e3),
+            pm(row["participation"], 100.0) + "%",
             f"{row['missed']:.0%}",
-            pm(row["bits"]),
-            "→".join("–" if end is None else f"{end:.1f}" for end in ends),
+            "→".join("–" if end is None else f"{end:.1f}" for end in ends) + spread(row["bits"]),
             "–" if row["bits_size_correlation"] is None else f"{row['bits_size_correlation']['mean']:+.2f}",
         )
     return table

@@ -3,20 +3,20 @@
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from qccf.commands.live import LiveView, PlainView, results_table
+from qccf.commands.prepare import prepare
 from qccf.config import Scenario, load_scenario
 from qccf.errors import ConfigError
 from qccf.files import write_text_whole, write_whole
 from qccf.learning.datasets import Dataset, data_folder, load_dataset
-from qccf.policies import POLICIES, build_policy
+from qccf.policies import POLICIES
 from qccf.simulation.loop import Run, simulate
-from qccf.world import build_world
 
 
 def run_command(options: argparse.Namespace) -> int:
@@ -31,7 +31,7 @@ def run_command(options: argparse.Namespace) -> int:
             options.out or Path("runs") / f"{Path(options.scenario).stem}-{_slug(name)}-seed{scenario.federation.seed}"
         )
     policy = options.policy or scenario.policy.name
-    _require_sound(scenario, [policy], [scenario.federation.seed])
+    prepare(scenario, [policy], [scenario.federation.seed], out)
     dataset = _dataset(scenario, options)
     console = Console()
     run = _simulate(scenario, policy, scenario.federation.seed, out, dataset, console, options)
@@ -47,8 +47,8 @@ def compare_command(options: argparse.Namespace) -> int:
     if not 1 <= options.seeds <= 1000:
         raise ConfigError(f"--seeds {options.seeds} is out of range: give 1 to 1000.")
     seeds = range(scenario.federation.seed, scenario.federation.seed + options.seeds)
-    _require_sound(scenario, policies, seeds)
     out: Path = options.out or Path("runs") / f"compare-{Path(options.scenario).stem}"
+    prepare(scenario, policies, seeds, out)
     dataset = _dataset(scenario, options)
     console = Console()
     runs = []
@@ -107,14 +107,6 @@ def _farewell(console: Console, out: Path, dataset: Dataset, runs: list[Run], ag
         return 0
     console.print(f"Stopped after round {runs[-1].summary['rounds']}; go on with: {again}", soft_wrap=True)
     return 130
-
-
-def _require_sound(scenario: Scenario, policies: Iterable[str], seeds: Iterable[int]) -> None:
-    """Find mistakes before data is loaded and the first round is paid for."""
-    for name in policies:
-        build_policy(name, scenario)
-    for seed in seeds:
-        build_world(scenario, seed)
 
 
 def _dataset(scenario: Scenario, options: argparse.Namespace) -> Dataset:

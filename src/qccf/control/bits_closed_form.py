@@ -21,6 +21,8 @@ from qccf.control.problem import RoundProblem
 
 LN2 = float(np.log(2.0))
 NEWTON_STEPS = 60
+PLENTY = 2.0 * MAX_NUM_BITS
+"""Where a deadline leaves room for more bits than anybody wants, this many stand for it."""
 
 CaseFive = Literal["iterated", "taylor"]
 
@@ -113,8 +115,8 @@ def relaxed_optimum(
     c = problem.constants
     t = terms(problem, total, rows, columns)
     prices = Prices.of(problem)
-    bits_slow = (t.slack_bits - t.cycle_bits / c.frequency_min_hz) / prices.slope_bits
-    bits_fast = (t.slack_bits - t.cycle_bits / c.frequency_max_hz) / prices.slope_bits
+    bits_slow = np.minimum((t.slack_bits - t.cycle_bits / c.frequency_min_hz) / prices.slope_bits, PLENTY)
+    bits_fast = np.minimum((t.slack_bits - t.cycle_bits / c.frequency_max_hz) / prices.slope_bits, PLENTY)
     feasible = bits_fast >= 1.0
 
     first_hz = np.maximum(c.frequency_min_hz, _frequency_at(1.0, t, prices))

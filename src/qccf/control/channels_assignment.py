@@ -15,7 +15,7 @@ blurs the bound, decides on one client, in or out. Every assignment met on the w
 queue is below its budget, terms that are weighted averages have a negative sign; they are then bounded by the best
 single client, which is sharper than any chord.
 
-*Improve.* Where a gap remains, every client alone, and adding, dropping and swapping clients, are tried as well.
+*Improve.* Every client is tried alone; where a gap remains, clients are added, dropped and swapped as well.
 
 Values in this file are J less J of the empty round, so that the best value is never above zero.
 """
@@ -63,6 +63,7 @@ def solve_assignment(problem: RoundProblem, pairs: PairModel) -> tuple[Allocatio
     small = problem.rates_bps.size <= SMALL_PAIRS
     for start in (root.high, sqrt(root.low * root.high), root.low) if small else (root.high,):
         _guess_and_mend(search, relaxation, start)
+    search.offer(_best_alone(search))
     bound = _certify(search, relaxation, root, small)
     if bound < search.value * (1.0 + (TOLERANCE if small else GAP_GOAL)):
         _improve(search)
@@ -179,10 +180,13 @@ class _Relaxation:
         allowed = ~node.outside
         averages = (p.spread_costs + np.minimum(p.error_costs, 0.0)) / self.sizes
         alone = p.presence_costs + self.exact.cheapest_energy()
-        forced = float(alone[node.inside].sum())
         seats = p.rates_bps.shape[1] - int(node.inside.sum())
-        optional = np.sort(np.minimum(alone[allowed & ~node.inside], 0.0))[: max(seats, 0)]
-        return forced + float(optional.sum()) + float(averages[allowed].min())
+        optional = np.sort(alone[allowed & ~node.inside])[: max(seats, 0)]
+        if node.inside.any():
+            added = float(alone[node.inside].sum() + np.minimum(optional, 0.0).sum())
+        else:
+            added = float(optional[0] + np.minimum(optional[1:], 0.0).sum())
+        return added + float(averages[allowed].min())
 
     def marginal_bonus(self, members: IntArray, columns: IntArray) -> float:
         """μ = -dJ/dS of a decision: all that J divides by S, over S²."""
@@ -194,16 +198,21 @@ class _Relaxation:
         return float((p.spread_costs[members] + p.error_costs[members] * level_errors).sum()) / total**2
 
 
-def _improve(search: _Search) -> None:
-    """Try every client alone, then add, drop and swap clients while that helps.
-
-    The best channel of a lone client is its fastest. Newcomers are tried in the order of what they would cost at the
-    present S, members leave in the order of what they cost.
-    """
+def _best_alone(search: _Search) -> IntArray:
+    """The one client that does best by itself, on its fastest channel."""
     p = search.problem
     everyone = np.arange(len(p.dataset_sizes))
     alone = search.pairs.chosen_costs(p.dataset_sizes, everyone, p.rates_bps.argmax(axis=1))
-    search.offer(np.array([int(np.argmin(alone))]))
+    return np.array([int(np.argmin(alone))])
+
+
+def _improve(search: _Search) -> None:
+    """Add, drop and swap clients while that helps.
+
+    Newcomers are tried in the order of what they would cost at the present S, members leave in the order of what they
+    cost.
+    """
+    p = search.problem
     value = np.inf
     while search.value < value and len(search.members):
         value = search.value

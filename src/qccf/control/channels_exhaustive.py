@@ -22,7 +22,7 @@ def solve_exhaustive(problem: RoundProblem, pairs: PairModel) -> Allocation:
     if num_clients > MAX_CLIENTS:
         raise SolverError(
             f"the exhaustive solver tries all 2^U participant sets and takes at most {MAX_CLIENTS} clients, but this "
-            f"problem has {num_clients}: use --solver assignment, which certifies its gap at any size."
+            f"problem has {num_clients}: use the solver 'assignment', which certifies its gap at any size."
         )
     best_value, best = 0.0, empty_allocation(num_clients)
     for size in range(1, min(num_clients, num_channels) + 1):

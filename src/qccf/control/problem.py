@@ -90,16 +90,18 @@ class RoundProblem:
 
     def frequencies_hz(self, num_bits: Any, rows: Any, columns: Any) -> FloatArray:
         """The slowest admissible frequency of the pairs (rows, columns); infinite where the deadline cannot be met."""
-        with np.errstate(divide="ignore"):
-            upload_s = payload_bits(num_bits, self.constants.num_parameters) / self.rates_bps[rows, columns]
+        upload_s = self._upload_s(num_bits, rows, columns)
         return np.asarray(cost.slowest_frequency_hz(self.cycles[rows], upload_s, self.constants))
+
+    def _upload_s(self, num_bits: Any, rows: Any, columns: Any) -> Any:
+        with np.errstate(divide="ignore"):
+            return payload_bits(num_bits, self.constants.num_parameters) / self.rates_bps[rows, columns]
 
     def energy_costs(self, num_bits: Any, rows: Any, columns: Any) -> FloatArray:
         """V times the energy of the pairs (rows, columns); infinite where the deadline cannot be met."""
         c = self.constants
-        frequency_hz = self.frequencies_hz(num_bits, rows, columns)
-        with np.errstate(divide="ignore"):
-            upload_s = payload_bits(num_bits, c.num_parameters) / self.rates_bps[rows, columns]
+        upload_s = self._upload_s(num_bits, rows, columns)
+        frequency_hz = cost.slowest_frequency_hz(self.cycles[rows], upload_s, c)
         spent_j = cost.compute_energy_j(self.cycles[rows], frequency_hz, c) + c.transmit_power_w * upload_s
         return np.asarray(c.energy_weight * spent_j)
 

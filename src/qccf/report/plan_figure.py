@@ -4,20 +4,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from qccf.planning import PlannedRun, summarise
 from qccf.report.cell import draw_cell
-from qccf.report.style import apply_style, policy_style
+from qccf.report.style import new_figure, policy_style
 
 
 def plan_figure(runs: Sequence[PlannedRun], focus: str) -> Figure:
     """Four panels. `focus` is the policy whose bits colour the cell."""
-    apply_style()
-    figure, axes = plt.subplots(2, 2, figsize=(10.5, 8.2), layout="constrained")
+    figure, axes = new_figure(10.5, 8.2, 2, 2)
     rows = summarise(runs)
     shown = next(run for run in runs if run.policy == focus)
     uploads = shown.participated.sum(axis=0)

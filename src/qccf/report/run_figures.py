@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
@@ -12,14 +11,13 @@ from qccf.config import Scenario
 from qccf.learning.datasets import Dataset
 from qccf.learning.partition import partition
 from qccf.report.cell import draw_cell
-from qccf.report.style import apply_style, policy_style
+from qccf.report.style import new_figure, policy_style
 from qccf.simulation.loop import Run
 from qccf.world import build_world
 
 
 def run_figures(runs: Sequence[Run], scenario: Scenario, dataset: Dataset) -> dict[str, Figure]:
     """Every figure of a run or a comparison, by file name."""
-    apply_style()
     note = "synthetic data" if dataset.synthetic else dataset.name
     return {
         "learning": _learning(runs, note),
@@ -30,7 +28,7 @@ def run_figures(runs: Sequence[Run], scenario: Scenario, dataset: Dataset) -> di
 
 
 def _learning(runs: Sequence[Run], note: str) -> Figure:
-    figure, axes = plt.subplots(1, 3, figsize=(13, 3.9), layout="constrained")
+    figure, axes = new_figure(13, 3.9, 1, 3)
     _curves(axes[0], runs, lambda run: run.rounds["round"] + 1, lambda run: run.rounds["test_accuracy"])
     axes[0].set(xlabel="round", ylabel="test accuracy", title=f"Accuracy against rounds ({note})")
     _curves(axes[1], runs, lambda run: run.rounds["round"] + 1, lambda run: run.rounds["cumulative_energy_j"])
@@ -51,7 +49,7 @@ def _learning(runs: Sequence[Run], note: str) -> Figure:
 
 def _bits(runs: Sequence[Run], note: str) -> Figure:
     quantizing = [run for run in runs if (run.clients["num_bits"][run.clients["participated"]] < 32).any()]
-    figure, axes = plt.subplots(1, 2, figsize=(9.5, 3.9), layout="constrained")
+    figure, axes = new_figure(9.5, 3.9, 1, 2)
     if quantizing:
         _curves(axes[0], quantizing, lambda run: run.rounds["round"] + 1, lambda run: run.rounds["mean_bits"])
         axes[0].legend(fontsize=8)
@@ -72,7 +70,7 @@ def _cell(runs: Sequence[Run], scenario: Scenario) -> Figure:
     world = build_world(scenario, run.seed)
     mine = run.clients[run.clients["participated"]].groupby("client")["num_bits"].mean()
     bits = mine.reindex(range(len(world.dataset_sizes))).to_numpy(dtype=float)
-    figure, axes = plt.subplots(figsize=(5.4, 4.6), layout="constrained")
+    figure, axes = new_figure(5.4, 4.6)
     draw_cell(axes, world, bits, run.policy)
     return figure
 
@@ -90,7 +88,7 @@ def _partition(seed: int, scenario: Scenario, dataset: Dataset) -> Figure:
     )[:40]
     counts = np.array([np.bincount(dataset.train_labels[share], minlength=dataset.num_classes) for share in shares])
     width = min(14.0, 4.0 + 0.16 * dataset.num_classes)
-    figure, axes = plt.subplots(figsize=(width, 1.4 + 0.24 * len(shares)), layout="constrained")
+    figure, axes = new_figure(width, 1.4 + 0.24 * len(shares))
     picture = axes.imshow(counts, aspect="auto", cmap="viridis", interpolation="nearest")
     figure.colorbar(picture, ax=axes, label="samples")
     axes.set_xticks(range(dataset.num_classes), dataset.class_names, fontsize=6)

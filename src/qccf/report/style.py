@@ -1,6 +1,9 @@
 """One look for every figure: a colour and a marker for each policy, safe for the colour-blind."""
 
-from matplotlib import pyplot as plt
+from typing import Any
+
+from matplotlib import rcParams
+from matplotlib.figure import Figure
 
 # Okabe and Ito's palette.
 POLICY_STYLES: dict[str, tuple[str, str]] = {
@@ -18,20 +21,21 @@ def policy_style(name: str, index: int = 0) -> tuple[str, str]:
     return POLICY_STYLES.get(name, (_OTHERS[index % len(_OTHERS)], "v"))
 
 
-def apply_style() -> None:
-    """Set the look, and draw to files only."""
-    plt.switch_backend("Agg")
-    plt.rcParams.update(
-        {
-            "figure.dpi": 110,
-            "savefig.bbox": "tight",
-            "font.size": 9,
-            "axes.titlesize": 10,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.grid": True,
-            "grid.alpha": 0.25,
-            "legend.frameon": False,
-            "svg.hashsalt": "qccf",
-        }
-    )
+def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, Any]:
+    """A figure in the common look and its axes. It belongs to the caller alone: nothing keeps it open."""
+    rcParams.update(LOOK)
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(rows, columns)
+
+
+LOOK: dict[Any, Any] = {
+    "figure.dpi": 110,
+    "savefig.bbox": "tight",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+}

@@ -11,6 +11,7 @@ from qccf.quantization.stochastic import quantize
 from qccf.random import stream
 from qccf.simulation.clients import Clients
 from qccf.simulation.ledger import Ledger
+from qccf.soundness import checked_decision, checked_state
 from qccf.world import World
 
 
@@ -34,14 +35,15 @@ def run_round(
     """
     n = server.round_index
     observation = world.observe(n, server.statistics)
-    decision = policy.decide(server.policy_state, observation, stream(world.seed, "policy", n))
+    made = policy.decide(server.policy_state, observation, stream(world.seed, "policy", n))
+    decision = checked_decision(made, observation, constants, type(policy).__name__)
     settled = settle(decision, observation, constants)
     results = clients.train(np.flatnonzero(settled.arrived), server.weights, n)
     uploads = {client: upload(results[client], decision, client, n, world.seed) for client in sorted(results)}
     sizes = world.dataset_sizes[list(uploads)]
     weights = aggregate(list(uploads.values()), sizes, server.weights)
     outcome = heard(settled, results)
-    policy_state = policy.update(server.policy_state, decision, outcome)
+    policy_state = checked_state(policy.update(server.policy_state, decision, outcome), type(policy).__name__)
     accuracy, loss = _evaluate(clients, weights, n)
     ledger.record(
         n, observation, decision, outcome, state=server.policy_state, constants=constants, accuracy=accuracy, loss=loss
