@@ -7,7 +7,7 @@ READY := .venv/.ready
 .PHONY: run test lint bench clean
 
 run: $(READY)
-	$(BIN)/qccf plan femnist
+	$(BIN)/qccf compare quick
 
 test: $(READY) lint
 	$(BIN)/pytest

@@ -8,7 +8,6 @@ benchmarks/peers/work.py. Measure with nothing else running.
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,8 +18,6 @@ from qccf.simulation.clients import resolve_precision
 
 PEERS = Path(__file__).parent / "peers"
 PACKAGES = {"flower": "flwr[simulation]>=1.41,<1.42", "pfl": "pfl[pytorch]==0.6.0"}
-MALLOC = {"MALLOC_MMAP_THRESHOLD_": "1073741824", "MALLOC_TRIM_THRESHOLD_": "4294967296"}
-"""Keeps freed memory for the next batch instead of returning it page by page."""
 
 
 def environment(folder: Path, name: str) -> Path:
@@ -37,9 +34,9 @@ def environment(folder: Path, name: str) -> Path:
     return python
 
 
-def measured(command: list[str], extra: dict[str, str] | None = None) -> dict:
+def measured(command: list[str]) -> dict:
     """The last line that a contestant prints, as JSON."""
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(extra or {})}, cwd=PEERS)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=PEERS)
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
     answer = json.loads(done.stdout.strip().splitlines()[-1])
@@ -58,10 +55,10 @@ def main() -> None:
         "plain PyTorch, fp32": lambda: measured([sys.executable, "plain.py", rounds]),
         "Flower simulation (Ray), fp32": lambda: measured([str(flower), "flower_peer.py", rounds]),
         "pfl-research, fp32": lambda: measured([str(pfl), "pfl_peer.py", rounds]),
-        "qccf, fp32": lambda: measured([sys.executable, "ours.py", rounds, "fp32"], MALLOC),
+        "qccf, fp32": lambda: measured([sys.executable, "ours.py", rounds, "fp32"]),
     }
     if resolve_precision("auto", "cpu") == "bf16":
-        contestants["qccf, bf16"] = lambda: measured([sys.executable, "ours.py", rounds, "bf16"], MALLOC)
+        contestants["qccf, bf16"] = lambda: measured([sys.executable, "ours.py", rounds, "bf16"])
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     shares: dict[str, list[float]] = {name: [] for name in contestants}
     for repeat in range(options.repeats):
