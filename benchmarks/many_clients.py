@@ -1,0 +1,70 @@
+"""A thousand clients, a hundred at a time: does memory stay low, and is a round the training of a hundred?
+
+Run: python -m benchmarks.many_clients [--rounds 3]
+"""
+
+import argparse
+import resource
+import time
+
+import numpy as np
+
+from qccf.config import load_scenario
+from qccf.learning.datasets import Dataset
+from qccf.simulation.clients import Clients
+from qccf.simulation.loop import simulate
+
+CLIENTS, TAKING_PART, SAMPLES = 1000, 100, 60
+
+
+def dataset() -> Dataset:
+    """Random noise: only time and memory are measured."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (CLIENTS * SAMPLES + 1000, 28, 28), dtype=np.uint8)
+    labels = rng.integers(0, 62, len(images))
+    train = slice(0, CLIENTS * SAMPLES)
+    names = tuple(str(k) for k in range(62))
+    return Dataset(
+        "noise", images[train], labels[train], None, images[-1000:], labels[-1000:], names, True, "random noise"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    rounds = parser.parse_args().rounds
+    scenario = load_scenario(
+        "femnist",
+        [
+            f"federation.num_clients={CLIENTS}",
+            f"radio.num_channels={TAKING_PART}",
+            f"federation.rounds={rounds}",
+            f"data.dataset_size_mean={SAMPLES}",
+            "data.dataset_size_std=0.0",
+            "data.dataset_size_min=10",
+            "data.partition=iid",
+            "device.cycles_per_sample=2e4",
+        ],
+    )
+    trained: list[float] = []
+    plain_train = Clients.train
+
+    def timed(self, *arguments):
+        started = time.perf_counter()
+        result = plain_train(self, *arguments)
+        trained.append(time.perf_counter() - started)
+        return result
+
+    Clients.train = timed
+    seconds: list[float] = []
+    run = simulate(
+        scenario, "channel-allocate", dataset=dataset(), callbacks=[lambda p: seconds.append(p.round_seconds)]
+    )
+    memory_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"{CLIENTS} clients, {int(run.rounds['participants'].mean())} taking part, {rounds} rounds")
+    print(f"round {np.median(seconds):.2f} s, of which training {np.median(trained) / np.median(seconds):.1%}")
+    print(f"peak memory {memory_gib:.2f} GiB")
+
+
+if __name__ == "__main__":
+    main()
