@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from qccf.config import MAX_DEADLINE_S, MAX_GAIN_DB, Scenario
 from qccf.contracts import FloatArray
 from qccf.cost import training_cycles
 from qccf.errors import InfeasibleError
 from qccf.quantization.codecs import payload_bits
+from qccf.sections import MAX_DEADLINE_S, MAX_GAIN_DB, Scenario
 from qccf.units import db_to_linear, linear_to_db
 from qccf.wireless.cell import Cell
 from qccf.wireless.fading import rician_power_quantile
