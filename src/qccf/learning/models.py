@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from qccf.errors import ConfigError
+from qccf.learning.pooling import pool_relu
 
 
 class FemnistCnn(nn.Module):
@@ -24,8 +25,8 @@ class FemnistCnn(nn.Module):
         self.head = nn.Linear(3136, 62)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        hidden = functional.relu(functional.max_pool2d(self.first(images), 2))
-        hidden = functional.relu(functional.max_pool2d(self.second(hidden), 2))
+        hidden = pool_relu(self.first(images))
+        hidden = pool_relu(self.second(hidden))
         return self.head(hidden.flatten(1))
 
 
