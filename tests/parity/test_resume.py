@@ -155,6 +155,25 @@ def test_ctrl_c_stops_cleanly_after_writing(tmp_path: Path) -> None:
     assert_same(run_to_the_end("qccf", tmp_path), run_to_the_end("qccf"))
 
 
+def test_ctrl_c_during_the_final_test_loses_nothing(tmp_path: Path, monkeypatch) -> None:
+    from qccf.simulation.clients import Clients
+
+    plain = Clients.evaluate
+
+    def interrupted(self, weights, samples=None):
+        if samples is None:
+            raise KeyboardInterrupt
+        return plain(self, weights, samples)
+
+    monkeypatch.setattr(Clients, "evaluate", interrupted)
+    run = run_to_the_end("qccf", tmp_path)
+    assert not run.finished
+    assert run.summary["test_accuracy"] == run.rounds["test_accuracy"].iloc[-1]
+    assert len(pd.read_parquet(tmp_path / "rounds.parquet")) == 8
+    monkeypatch.undo()
+    assert_same(run_to_the_end("qccf", tmp_path), run_to_the_end("qccf"))
+
+
 def test_a_model_of_another_size_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"num_parameters = 651, but learning\.model"):
         run_to_the_end("qccf", None, "learning.num_parameters=651")

@@ -87,7 +87,7 @@ def results_table(title: str, summaries: list[dict[str, Any]]) -> Table:
         mine = [summary for summary in summaries if summary["policy"] == name]
         table.add_row(
             name,
-            _over_seeds([100.0 * s["test_accuracy"] for s in mine], ".1f") + " %",
+            _over_seeds([100.0 * s["test_accuracy"] for s in mine if s["test_accuracy"] is not None], ".1f") + " %",
             _over_seeds([s["energy_j"] for s in mine], ".3g"),
             _over_seeds([s["mean_bits"] for s in mine if s["mean_bits"] is not None], ".2f"),
             _percent(sum(s["participation"] for s in mine) / len(mine)),

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ def simulate(
         write_text_whole(out / "scenario.toml", scenario_to_toml(scenario, policy=name, seed=seed))
     with Clients(scenario, data, world.dataset_sizes, seed) as clients:
         server, ledger = _start(clients, chosen, out, fingerprint, warn)
-        finished = True
+        accuracy, loss, finished = math.nan, math.nan, False
         try:
             while server.round_index < scenario.federation.rounds:
                 started = time.perf_counter()
@@ -88,12 +89,14 @@ def simulate(
                 progress = Progress(scenario, name, seed, ledger, time.perf_counter() - started)
                 for callback in callbacks:
                     callback(progress)
+            accuracy, loss = clients.evaluate(server.weights)
+            finished = True
         except KeyboardInterrupt:
-            finished = False
             ledger.truncate(server.round_index)
             if server.round_index == 0:
                 raise
-        summary = _summary(name, seed, data, ledger, clients, server, finished)
+            accuracy, loss = ledger.last["test_accuracy"], ledger.last["test_loss"]
+        summary = _summary(name, seed, data, ledger, clients, accuracy, loss, finished)
     rounds, frames = ledger.frames()
     run = Run(name, seed, rounds, frames, server.weights, summary, finished)
     if out is not None:
@@ -129,9 +132,16 @@ def _start(
 
 
 def _summary(
-    policy: str, seed: int, data: Dataset, ledger: Ledger, clients: Clients, server: Server, finished: bool
+    policy: str,
+    seed: int,
+    data: Dataset,
+    ledger: Ledger,
+    clients: Clients,
+    accuracy: float,
+    loss: float,
+    finished: bool,
 ) -> dict[str, Any]:
-    accuracy, loss = clients.evaluate(server.weights)
+    """Accuracy and loss are of all test samples for a finished run, of the last round for one that was stopped."""
     clients_columns = ledger.clients()
     on = clients_columns["participated"]
     return {
@@ -142,8 +152,8 @@ def _summary(
         "dataset": data.name,
         "data": data.source,
         "synthetic": data.synthetic,
-        "test_accuracy": accuracy,
-        "test_loss": loss,
+        "test_accuracy": None if math.isnan(accuracy) else accuracy,
+        "test_loss": None if math.isnan(loss) else loss,
         "energy_j": float(ledger.last["cumulative_energy_j"]),
         "mean_bits": float(clients_columns["num_bits"][on].mean()) if on.any() else None,
         "participation": float(on.mean()),
