@@ -2,7 +2,9 @@
 
 import json
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -130,3 +132,28 @@ def test_a_missing_dataset_gets_a_sentence(capsys, tmp_path: Path) -> None:
     assert "emnist" in captured.err
     with pytest.raises(DataError):
         DATASETS["emnist"].check(tmp_path)
+
+
+def test_tensorboard_gets_every_number_or_a_sentence(tmp_path: Path, capsys, monkeypatch) -> None:
+    written: list[tuple[str, float, int]] = []
+
+    class Writer:
+        def __init__(self, folder: str) -> None:
+            assert folder.endswith("tensorboard")
+
+        def add_scalar(self, name: str, value: float, step: int) -> None:
+            written.append((name, value, step))
+
+        def flush(self) -> None:
+            pass
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Writer))
+    command = ["run", "femnist", *settings("federation.rounds=2"), "--tensorboard", "--out", str(tmp_path / "run")]
+    assert main(command) == 0
+    rounds = pd.read_parquet(tmp_path / "run" / "rounds.parquet")
+    energies = [(value, step) for name, value, step in written if name == "cumulative_energy_j"]
+    assert energies == list(zip(rounds["cumulative_energy_j"], rounds["round"], strict=True))
+    capsys.readouterr()
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    assert main([*command[:-1], str(tmp_path / "other")]) == 2
+    assert "pip install 'qccf[tensorboard]'" in capsys.readouterr().err
