@@ -19,3 +19,7 @@ class InfeasibleError(ConfigError):
 
 class SolverError(QccfError):
     """A solver that was asked for something it does not do."""
+
+
+class DivergedError(QccfError):
+    """A model whose weights are no longer numbers."""

@@ -157,3 +157,27 @@ def test_tensorboard_gets_every_number_or_a_sentence(tmp_path: Path, capsys, mon
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     assert main([*command[:-1], str(tmp_path / "other")]) == 2
     assert "pip install 'qccf[tensorboard]'" in capsys.readouterr().err
+
+
+def test_a_training_that_diverges_ends_with_a_sentence_and_keeps_its_checkpoints(
+    tmp_path: Path, capsys, monkeypatch
+) -> None:
+    monkeypatch.setattr("tests.tiny.Tiny.forward", _explode_later())
+    out = tmp_path / "run"
+    assert main(["run", "femnist", *settings(), "--workers", "1", "--out", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert "the training diverged" in error
+    assert error.count("\n") == 1
+    assert list((out / "checkpoints").glob("*.npz"))
+
+
+def _explode_later():
+    """A forward pass that turns to NaN after two rounds' worth of calls."""
+    calls = [0]
+
+    def forward(self, images):
+        calls[0] += 1
+        logits = self.layer(images.flatten(1))
+        return logits * float("nan") if calls[0] > 90 else logits
+
+    return forward

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from qccf.errors import DivergedError
 from qccf.quantization import error_bounds
 from qccf.quantization.stochastic import quantize
 
@@ -53,7 +54,7 @@ def test_E9_the_largest_value_is_the_top_knob_and_zero_stays_zero() -> None:
 
 def test_what_cannot_be_quantized_is_refused() -> None:
     for bad in (np.nan, np.inf):
-        with pytest.raises(ValueError, match="NaN or infinite"):
+        with pytest.raises(DivergedError, match="NaN or infinite"):
             quantize(np.array([1.0, bad], dtype=np.float32), 3, np.random.default_rng(0))
     for bits in (0, 33):
         with pytest.raises(ValueError, match=f"num_bits = {bits}"):

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -33,9 +34,9 @@ def data_command(options: argparse.Namespace) -> int:
     return 0
 
 
-def _present(name: str, folder: object) -> bool:
+def _present(name: str, folder: Path) -> bool:
     try:
-        return bool(DATASETS[name].check(folder))  # type: ignore[arg-type]
+        return bool(DATASETS[name].check(folder))
     except DataError:
         return False
 

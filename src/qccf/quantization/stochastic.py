@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qccf.contracts import MAX_NUM_BITS
+from qccf.errors import DivergedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,10 @@ def quantize(values: NDArray[np.float32], num_bits: int, rng: np.random.Generato
     magnitudes = np.abs(values, dtype=np.float64)
     value_range = float(magnitudes.max(initial=0.0))
     if not np.isfinite(value_range):
-        raise ValueError("a model with NaN or infinite values cannot be quantized: the training diverged")
+        raise DivergedError(
+            "a model with NaN or infinite weights cannot be quantized, for the training diverged: lower "
+            "learning.learning_rate."
+        )
     top = 2.0**num_bits - 1.0
     if value_range > 0.0:
         magnitudes *= top / value_range
