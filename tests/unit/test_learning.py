@@ -7,9 +7,8 @@ from torch import nn
 from torch.nn import functional
 
 from qccf.errors import ConfigError
-from qccf.learning.models import MODELS, Cifar10Cnn, FemnistCnn, build_model
+from qccf.learning.models import MODELS, Cifar10Cnn, build_model
 from qccf.learning.partition import partition
-from qccf.learning.pooling import pool_relu
 from qccf.learning.training import FlatModel, aggregate, batches, local_update, probe, score
 from tests.tiny import Tiny, tiny_dataset
 
@@ -27,10 +26,6 @@ def test_models_have_the_papers_sizes(name: str, size: int, shape: tuple, classe
 
 def test_pooling_first_is_the_same_function() -> None:
     torch.manual_seed(0)
-    model, images = FemnistCnn(), torch.rand(3, 1, 28, 28)
-    hidden = functional.max_pool2d(functional.relu(model.first(images)), 2)
-    hidden = functional.max_pool2d(functional.relu(model.second(hidden)), 2)
-    assert torch.equal(model(images), model.head(hidden.flatten(1)))
     cifar, colour = Cifar10Cnn(), torch.rand(3, 3, 32, 32)
     hidden = functional.max_pool2d(functional.relu(cifar.first(colour)), 3, 2, ceil_mode=True)
     hidden = functional.max_pool2d(functional.relu(cifar.second(hidden)), 3, 2)
@@ -201,31 +196,3 @@ def test_flat_views_are_the_model() -> None:
     flat.load(np.arange(11, dtype=np.float32))
     assert flat.model[0].weight.flatten().tolist() == [0, 1, 2, 3, 4, 5]
     assert flat.model[1].bias.tolist() == [10.0]
-
-
-def reference_pool(images: torch.Tensor) -> torch.Tensor:
-    return functional.relu(functional.max_pool2d(images, 2))
-
-
-@pytest.mark.parametrize("shape", [(3, 5, 6, 8), (1, 1, 2, 2), (2, 32, 28, 28)])
-def test_pooling_with_relu_equals_pytorchs_both_ways(shape: tuple) -> None:
-    torch.manual_seed(1)
-    images = torch.randn(shape)
-    images[0, 0, :2, :2] = -1.0  # a window in which nothing is positive
-    weights = torch.randn(shape[0], shape[1], shape[2] // 2, shape[3] // 2)
-    results = []
-    for pool in (pool_relu, reference_pool):
-        mine = images.clone().requires_grad_()
-        pooled = pool(mine)
-        (pooled * weights).sum().backward()
-        results.append((pooled.detach(), mine.grad))
-    assert torch.equal(results[0][0], results[1][0])
-    assert torch.equal(results[0][1], results[1][1])
-    assert (results[0][1][0, 0, :2, :2] == 0).all()
-
-
-def test_pooling_falls_back_where_its_kernel_does_not_fit() -> None:
-    odd, last, half = torch.randn(2, 3, 7, 7), torch.randn(2, 3, 8, 8), torch.randn(2, 3, 8, 8)
-    last = last.contiguous(memory_format=torch.channels_last)
-    for images in (odd, last, half.bfloat16()):
-        assert torch.equal(pool_relu(images), reference_pool(images))

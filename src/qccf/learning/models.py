@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from qccf.errors import ConfigError
-from qccf.learning.pooling import pool_relu
+from qccf.learning.convolution import ConvPoolRelu
 
 
 class FemnistCnn(nn.Module):
@@ -20,14 +20,12 @@ class FemnistCnn(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first = nn.Conv2d(1, 32, 5, padding=2)
-        self.second = nn.Conv2d(32, 64, 5, padding=2)
+        self.first = ConvPoolRelu(1, 32)
+        self.second = ConvPoolRelu(32, 64)
         self.head = nn.Linear(3136, 62)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        hidden = pool_relu(self.first(images))
-        hidden = pool_relu(self.second(hidden))
-        return self.head(hidden.flatten(1))
+        return self.head(self.second(self.first(images)).flatten(1))
 
 
 class Cifar10Cnn(nn.Module):
