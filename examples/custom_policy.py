@@ -19,7 +19,9 @@ class BestLinks:
 
     def decide(self, state: dict, observation: Observation, rng: np.random.Generator) -> Decision:
         cycles = training_cycles(observation.statistics.dataset_sizes, self.constants)[:, None]
-        upload_s = payload_bits(self.num_bits, self.constants.num_parameters) / observation.rates_bps
+        clients = np.arange(observation.num_clients)[:, None]
+        bits = payload_bits(self.num_bits, clients, observation.statistics, self.constants)
+        upload_s = bits / observation.rates_bps
         frequencies_hz = slowest_frequency_hz(cycles, upload_s, self.constants)  # infinite: cannot make it
         channels = fastest_channels(observation.rates_bps, np.isfinite(frequencies_hz))
         on = channels >= 0

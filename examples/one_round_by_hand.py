@@ -12,7 +12,20 @@ from qccf import Constants, Scenario, Statistics, build_policy, build_world
 from qccf.learning.datasets import Dataset
 from qccf.learning.models import build_model
 from qccf.learning.partition import partition
-from qccf.random import stream
+from qccf.random import key, stream
+
+
+def luck(j: int, chance: int) -> float:
+    """A number from 0 to 1 for value j: a hash of j and of the round's key, in arithmetic of 64 and of 32 bits."""
+    wide, narrow = 2**64 - 1, 2**32 - 1
+    x = (chance + 0x9E3779B97F4A7C15) & wide
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & wide
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & wide
+    x ^= x >> 31
+    y = (j * 0x9E3779B9 + (x & narrow)) & narrow
+    y = (((y ^ (y >> 16)) * 0x85EBCA6B) & narrow) ^ (x >> 32)
+    y = ((y ^ (y >> 15)) * 0xC2B2AE35) & narrow
+    return (y ^ (y >> 16)) / 2**32
 
 
 def one_round(scenario: Scenario, dataset: Dataset, statistics: Statistics, state: dict, seed: int, n: int) -> dict:
@@ -57,11 +70,11 @@ def one_round(scenario: Scenario, dataset: Dataset, statistics: Statistics, stat
         # 4: each weight goes up as a sign and one of 2^q - 1 + 1 knobs, rounded at random.
         values = torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy().astype(np.float64)
         q, largest = int(decision.num_bits[i]), np.abs(values).max()
-        chance = stream(seed, "quantization", i, n).random(len(values))
+        chance = key(seed, "quantization", i, n)
         received = []
-        for value, luck in zip(values, chance, strict=True):
+        for j, value in enumerate(values):
             place = abs(value) * (2**q - 1) / largest
-            knob = int(place) + (luck < place - int(place))
+            knob = int(place) + (luck(j, chance) >= 1.0 - (place - int(place)))
             received.append(np.sign(value) * knob * largest / (2**q - 1))
         uploads.append(np.array(received))
         weights_of.append(len(share))

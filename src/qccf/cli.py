@@ -91,6 +91,9 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.description = "Train a federation under one policy; the folder it leaves can be resumed."
     _add_scenario(run, "femnist")
     run.add_argument("--policy", metavar="NAME", help="one of the five, or your own as module:Class (default qccf)")
+    run.add_argument(
+        "--codec", metavar="NAME", help="how uploads are coded; the paper's is `model` (see docs/codecs.md)"
+    )
     run.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default runs/…)")
     run.add_argument("--resume", type=Path, metavar="DIR", help="go on with the run in this folder")
     _add_execution(run)
@@ -101,6 +104,7 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
     compare.description = "Train under several policies on the same cells, fading and data. Goes on where it stopped."
     _add_scenario(compare, "quick")
     compare.add_argument("--policies", metavar="A,B,…", help="default: all five")
+    compare.add_argument("--codecs", metavar="A,B,…", help="default: the paper's, `model`, unless the file names one")
     compare.add_argument("--seeds", type=int, default=1, metavar="K", help="so many cells (default 1)")
     compare.add_argument("--out", type=Path, metavar="DIR", help="the comparison's folder (default runs/compare-…)")
     _add_execution(compare)

@@ -39,19 +39,27 @@ class Constants:
     energy_weight: float
     data_budget: float
     quantization_budget: float
+    bits_per_index: float | None = None
+    overhead_bits: float | None = None
+    """Payload bits are bits_per_index·q + overhead_bits; None stands for those of the paper's quantizer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
     """What the server last heard of each client.
 
-    ``gradient_norms_sq`` is G², ``gradient_variances`` σ², ``weight_ranges`` θ_max of the paper.
+    ``gradient_norms_sq`` is G², ``gradient_variances`` σ², ``weight_ranges`` θ_max of the paper. The rest is what a
+    codec forecasts from a client's last upload: ``error_scales`` is c, with which an upload of q bits errs by at most
+    c/(2^q - 1)²; without it c follows from θ_max as the paper has it. ``upload_bits`` [client, q - 1] is the payload's
+    size where it is not affine in q.
     """
 
     dataset_sizes: FloatArray
     gradient_norms_sq: FloatArray
     gradient_variances: FloatArray
     weight_ranges: FloatArray
+    error_scales: FloatArray | None = None
+    upload_bits: FloatArray | None = None
 
     @property
     def num_clients(self) -> int:

@@ -60,5 +60,5 @@ def quantization_term(
 ) -> float:
     """The quantization part of the bound in one round; it shrinks as bits are added. Paper: C7."""
     weights = aggregation_weights(participates, statistics.dataset_sizes)
-    bounds = error_bounds(np.where(participates, num_bits, 1), statistics.weight_ranges, constants.num_parameters)
+    bounds = error_bounds(np.where(participates, num_bits, 1), statistics, constants)
     return float(0.5 * constants.smoothness * np.sum(weights * bounds))

@@ -45,10 +45,11 @@ def settle(
     observation: Observation,
     constants: Constants,
     *,
+    sizes_bits: FloatArray | None = None,
     statistics_after: Statistics | None = None,
     losses: FloatArray | None = None,
 ) -> Outcome:
-    """What the round costs and whose upload arrives.
+    """What the round costs and whose upload arrives. `sizes_bits` are payloads as they were really sent, if known.
 
     A client that cannot finish in time has computed at full speed and transmitted until the deadline: its energy is
     spent and its upload is lost. An exempt decision is carried out to the end, however long that takes.
@@ -61,8 +62,10 @@ def settle(
     bits = (
         np.full(len(who), raw_payload_bits(constants.num_parameters))
         if decision.raw
-        else payload_bits(decision.num_bits[who], constants.num_parameters)
+        else payload_bits(decision.num_bits[who], who, observation.statistics, constants)
     )
+    if sizes_bits is not None:
+        bits = np.where(np.isfinite(sizes_bits[who]), sizes_bits[who], bits)
     frequency_hz = decision.frequencies_hz[who]
     with np.errstate(divide="ignore"):
         upload_s = bits / rates_bps

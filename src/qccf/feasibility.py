@@ -11,7 +11,7 @@ import numpy as np
 from qccf.contracts import FloatArray
 from qccf.cost import training_cycles
 from qccf.errors import InfeasibleError
-from qccf.quantization.codecs import payload_bits
+from qccf.quantization.codecs import overhead_bits, slope_bits
 from qccf.sections import MAX_DEADLINE_S, MAX_GAIN_DB, Scenario
 from qccf.units import db_to_linear, linear_to_db
 from qccf.wireless.cell import Cell
@@ -19,12 +19,15 @@ from qccf.wireless.fading import rician_power_quantile
 
 RARE = 1e-6
 
+AT_LEAST_TWO_BITS = ("model", "update", "block", "update+block")
+"""Codecs that need a sign and a bit for every parameter; of the others nothing is known before they run."""
+
 
 def needed_rates_bps(scenario: Scenario, dataset_sizes: FloatArray) -> FloatArray:
     """The rate at which one bit a parameter just meets the deadline at the highest frequency; infinite if none does."""
     constants = scenario.constants()
     time_left_s = constants.deadline_s - training_cycles(dataset_sizes, constants) / constants.frequency_max_hz
-    bits = float(payload_bits(1, constants.num_parameters))
+    bits = slope_bits(constants) + overhead_bits(constants) if scenario.codec.name in AT_LEAST_TWO_BITS else 0.0
     return np.where(time_left_s > 0.0, bits / np.where(time_left_s > 0.0, time_left_s, 1.0), np.inf)
 
 

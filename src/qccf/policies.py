@@ -11,7 +11,7 @@ from qccf.baselines.no_quantization import NoQuantization
 from qccf.baselines.principle import Principle
 from qccf.baselines.same_size import SameSize
 from qccf.config import Scenario
-from qccf.contracts import Policy
+from qccf.contracts import Constants, Policy
 from qccf.control.policy import Qccf
 from qccf.errors import ConfigError
 
@@ -24,12 +24,15 @@ POLICIES: dict[str, Callable[..., Policy]] = {
 }
 
 
-def build_policy(name: str, scenario: Scenario) -> Policy:
-    """The policy of that name, or a user's own as `module:Class`, built for a scenario."""
+def build_policy(name: str, scenario: Scenario, constants: Constants | None = None) -> Policy:
+    """The policy of that name, or a user's own as `module:Class`, built for a scenario.
+
+    `constants` are the scenario's with the costs of its codec; without them those of the paper's quantizer count.
+    """
     factory = POLICIES.get(name) or _load(name)
     options = _options(name, scenario)
     try:
-        return factory(scenario.constants(), rounds=scenario.federation.rounds, **options)
+        return factory(constants or scenario.constants(), rounds=scenario.federation.rounds, **options)
     except TypeError as error:
         raise ConfigError(
             f"policy {name!r} cannot be built with options {options}: {error}; a policy is called as "

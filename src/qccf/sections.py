@@ -16,6 +16,7 @@ from qccf.wireless.pathloss import PathLossModel
 
 MAX_DEADLINE_S = 86_400.0
 MAX_GAIN_DB = 100.0
+DEFAULT_CODEC = "model"
 
 
 class Section(BaseModel):
@@ -176,6 +177,17 @@ class NoQuantizationSection(Section):
     enforce_deadline: bool = False
 
 
+class CodecSection(Section):
+    """How uploads are coded: a name from the table, or `module:Class`, with `options` passed to it.
+
+    Where sizes depend on the data, decisions allow for `safety_margin` more than the forecast.
+    """
+
+    name: str = DEFAULT_CODEC
+    options: dict[str, Any] = {}
+    safety_margin: float = Field(0.05, ge=0, le=10)
+
+
 class PolicySection(Section):
     """Which policy runs: a name from the table, or `module:Class` with `options` passed to it."""
 
@@ -231,6 +243,7 @@ class Scenario(Section):
     principle: PrincipleSection = PrincipleSection()
     no_quantization: NoQuantizationSection = NoQuantizationSection()
     policy: PolicySection = PolicySection()
+    codec: CodecSection = CodecSection()
     statistics: StatisticsSection = StatisticsSection()
     evaluation: EvaluationSection = EvaluationSection()
     execution: ExecutionSection = ExecutionSection()

@@ -9,7 +9,7 @@ from qccf import convergence, cost
 from qccf.contracts import Certificate, Decision, Observation, Statistics
 from qccf.control.queues import Queues, advance, warm_start
 from qccf.errors import ConfigError
-from qccf.quantization import error_bounds, error_scales, payload_bits, raw_payload_bits
+from qccf.quantization import error_bounds, error_scales, most_bits, payload_bits, raw_payload_bits
 from qccf.random import stream
 from tests.problems import CONSTANTS
 
@@ -20,15 +20,48 @@ def statistics(*sizes: float, norm_sq: float = 1.0, variance: float = 2.0, weigh
 
 
 def test_payload_is_indexes_signs_and_a_range() -> None:
-    assert payload_bits(3, 10) == 3 * 10 + 10 + 32
+    two = statistics(100.0, 200.0)
+    assert payload_bits(3, 0, two, replace(CONSTANTS, num_parameters=10)) == 3 * 10 + 10 + 32
     assert raw_payload_bits(10) == 320
-    np.testing.assert_array_equal(payload_bits(np.array([1, 2]), 246_590), [493_212.0, 739_802.0])
+    np.testing.assert_array_equal(payload_bits(np.array([1, 2]), np.arange(2), two, CONSTANTS), [493_212.0, 739_802.0])
+
+
+def test_a_codec_may_cost_otherwise() -> None:
+    two = statistics(100.0, 200.0)
+    assert payload_bits(3, 0, two, replace(CONSTANTS, bits_per_index=7.0, overhead_bits=5.0)) == 26
+    listed = replace(two, upload_bits=np.array([[10.0, 20.0, 40.0], [1.0, 2.0, 3.0]]))
+    np.testing.assert_array_equal(payload_bits(np.array([3, 1]), np.arange(2), listed, CONSTANTS), [40.0, 1.0])
+    np.testing.assert_array_equal(payload_bits(2, np.arange(2)[:, None], listed, CONSTANTS), [[20.0], [2.0]])
+
+
+def test_most_bits_that_fit() -> None:
+    """Sizes 10·q + 42: 52 hold one bit, 51 none, 71 two, and any room at most 32."""
+    small = replace(CONSTANTS, num_parameters=10)
+    room = np.array([[52.0, 51.0], [71.0, 1e9]]) * (1.0 + 1e-9)
+    assert most_bits(room, statistics(1.0, 1.0), small).tolist() == [[1, 0], [2, 32]]
+    listed = replace(statistics(1.0), upload_bits=np.array([[10.0, 20.0, 40.0] + [99.0] * 29]))
+    assert most_bits(np.array([[41.0, 9.0, 100.0]]), listed, small).tolist() == [[3, 0, 32]]
 
 
 def test_error_bound_is_lemma_1() -> None:
-    ranges = np.array([0.5])
-    assert error_scales(ranges, 100)[0] == pytest.approx(100 * 0.25 / 4)
-    assert error_bounds(3, ranges, 100)[0] == pytest.approx(100 * 0.25 / (4 * 49))
+    hundred, one = replace(CONSTANTS, num_parameters=100), statistics(1.0)
+    assert error_scales(one, hundred)[0] == pytest.approx(100 * 0.25 / 4)
+    assert error_bounds(3, one, hundred)[0] == pytest.approx(100 * 0.25 / (4 * 49))
+    assert error_bounds(3, replace(one, error_scales=np.array([98.0])), hundred)[0] == pytest.approx(2.0)
+
+
+def test_payloads_are_settled_as_they_were_sent() -> None:
+    """Twice the bits take twice the energy to send; what does not fit the deadline any more is lost."""
+    observation = Observation(np.full((3, 3), 1e8), statistics(1000.0, 1000.0, 1000.0))
+    decision = Decision(np.array([0, 1, -1]), np.array([1, 1, 0]), np.array([1e9, 1e9, 0.0]))
+    expected = cost.settle(decision, observation, CONSTANTS)
+    sizes = np.array([2 * 493_212.0, np.nan, np.nan])
+    real = cost.settle(decision, observation, CONSTANTS, sizes_bits=sizes)
+    np.testing.assert_allclose(real.upload_energy_j, expected.upload_energy_j * [2.0, 1.0, 1.0])
+    late = cost.settle(decision, observation, CONSTANTS, sizes_bits=np.array([1.9e6, np.nan, np.nan]))
+    assert expected.arrived.tolist() == real.arrived.tolist() == [True, True, False]
+    assert late.arrived.tolist() == [False, True, False]
+    assert late.missed.tolist() == [True, False, False]
 
 
 def test_coefficients_by_hand() -> None:

@@ -9,7 +9,7 @@ from torch.nn import functional
 from qccf.errors import ConfigError
 from qccf.learning.models import MODELS, Cifar10Cnn, build_model
 from qccf.learning.partition import partition
-from qccf.learning.training import FlatModel, aggregate, batches, local_update, probe, score
+from qccf.learning.training import FlatModel, batches, local_update, probe, score
 from tests.tiny import Tiny, tiny_dataset
 
 
@@ -126,20 +126,24 @@ def test_local_update_is_plain_sgd_and_its_statistics_are_what_they_say() -> Non
             optimiser.step()
     expected = torch.cat([p.detach().reshape(-1) for p in plain.parameters()])
     np.testing.assert_allclose(result.weights, expected, atol=1e-6)
-    assert result.loss == pytest.approx(losses[0], rel=1e-5)
-    assert result.weight_range == pytest.approx(float(expected.abs().max()), rel=1e-5)
+    assert result.report.loss == pytest.approx(losses[0], rel=1e-5)
+    assert result.report.weight_range == pytest.approx(float(expected.abs().max()), rel=1e-5)
     epochs = [torch.stack(gradients[:3]), torch.stack(gradients[3:])]
-    assert result.gradient_norm_sq == pytest.approx(max(float(e.mean(0).square().sum()) for e in epochs), rel=1e-3)
+    assert result.report.gradient_norm_sq == pytest.approx(
+        max(float(e.mean(0).square().sum()) for e in epochs), rel=1e-3
+    )
     spread = np.mean([float(e.var(0, correction=1).sum()) for e in epochs])
-    assert result.gradient_variance == pytest.approx(spread, rel=1e-3)
+    assert result.report.gradient_variance == pytest.approx(spread, rel=1e-3)
 
 
 def test_probe_measures_without_moving() -> None:
     images, labels = tensors()
     flat = FlatModel(build_model("tests.tiny:Tiny", 0), device="cpu", precision="fp32")
     start = flat.read()
-    result = probe(flat, start, images, labels, num_batches=3, rng=np.random.default_rng(4))
-    np.testing.assert_array_equal(result.weights, start)
+    result = probe(
+        flat, start, images, labels, local_updates=6, local_epochs=2, learning_rate=0.1, rng=np.random.default_rng(4)
+    )
+    np.testing.assert_array_equal(flat.read(), start)
     plain = build_model("tests.tiny:Tiny", 0)
     rows = []
     for batch in batches(90, 3, np.random.default_rng(4)):
@@ -147,9 +151,10 @@ def test_probe_measures_without_moving() -> None:
         functional.cross_entropy(plain(images[batch].float().unsqueeze(1) / 255), labels[batch]).backward()
         rows.append(torch.cat([p.grad.reshape(-1) for p in plain.parameters()]).clone())
     stacked = torch.stack(rows)
-    assert result.gradient_norm_sq == pytest.approx(float(stacked.mean(0).square().sum()), rel=1e-4)
-    assert result.gradient_variance == pytest.approx(float(stacked.var(0, correction=1).sum()), rel=1e-4)
-    assert result.weight_range == np.abs(start).max()
+    assert result.report.gradient_norm_sq == pytest.approx(float(stacked.mean(0).square().sum()), rel=1e-4)
+    assert result.report.gradient_variance == pytest.approx(float(stacked.var(0, correction=1).sum()), rel=1e-4)
+    assert result.report.weight_range == np.abs(start).max()
+    np.testing.assert_allclose(result.weights, start - 6 * 0.1 * stacked.mean(0).numpy(), atol=1e-6)
 
 
 def test_batches_cover_everything_once() -> None:
@@ -176,18 +181,11 @@ def test_bf16_trains_nearly_the_same() -> None:
         flat = FlatModel(build_model("femnist-cnn", 0), device="cpu", precision=precision)
         arguments = {"local_updates": 2, "local_epochs": 1, "learning_rate": 0.05, "rng": np.random.default_rng(0)}
         results.append(local_update(flat, flat.read(), images, labels, **arguments))
-    assert results[0].loss == pytest.approx(results[1].loss, rel=0.02)
+    assert results[0].report.loss == pytest.approx(results[1].report.loss, rel=0.02)
     moved = np.linalg.norm(
         results[0].weights - FlatModel(build_model("femnist-cnn", 0), device="cpu", precision="fp32").read()
     )
     assert np.linalg.norm(results[0].weights - results[1].weights) < 0.2 * moved
-
-
-def test_aggregation_weighs_by_data_and_keeps_the_model_of_an_empty_round() -> None:
-    previous = np.array([9.0, 9.0], dtype=np.float32)
-    uploads = [np.array([1.0, 0.0], dtype=np.float32), np.array([0.0, 2.0], dtype=np.float32)]
-    assert aggregate(uploads, np.array([100.0, 300.0]), previous).tolist() == [0.25, 1.5]
-    assert aggregate([], np.array([]), previous) is previous
 
 
 def test_flat_views_are_the_model() -> None:

@@ -52,7 +52,7 @@ def test_run_leaves_a_folder_and_says_what_it_did(tmp_path: Path, capsys) -> Non
         == 0
     )
     shown = capsys.readouterr().out
-    assert "same-size seed 3: round 6/6" in shown
+    assert "same-size, codec model, seed 3: round 6/6" in shown
     assert "blurred blobs made for a test" in shown, "synthetic data must be named"
     assert f"Written: {out}" in shown
     assert sorted(os.listdir(out / "figures")) == FIGURES

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from qccf.contracts import MAX_NUM_BITS, Constants, Decision, FloatArray, Observation, Outcome, State, Statistics
+from qccf.contracts import Constants, Decision, FloatArray, Observation, Outcome, State, Statistics
 from qccf.control.matching import cheapest_matching
 from qccf.cost import slowest_frequency_hz, training_cycles
-from qccf.quantization.codecs import payload_bits, payload_overhead_bits
+from qccf.quantization.codecs import most_bits, payload_bits
 
 
 class ChannelAllocate:
@@ -23,14 +23,15 @@ class ChannelAllocate:
     def decide(self, state: State, observation: Observation, rng: np.random.Generator) -> Decision:
         c = self.constants
         cycles = training_cycles(observation.statistics.dataset_sizes, c)
-        most_bits = self._largest_bits(observation.rates_bps, cycles)
+        most = most_bits(self._room_bits(observation.rates_bps, cycles), observation.statistics, c)
         tie_break = observation.rates_bps / (1.0 + observation.rates_bps.sum())
-        _, channels = cheapest_matching(np.where(most_bits > 0.0, -most_bits - tie_break, 0.0))
+        _, channels = cheapest_matching(np.where(most > 0.0, -most - tie_break, 0.0))
         on = channels >= 0
         rows = np.flatnonzero(on)
         num_bits = np.zeros(len(channels), dtype=np.int64)
-        num_bits[rows] = most_bits[rows, channels[rows]]
-        upload_s = payload_bits(num_bits[rows], c.num_parameters) / observation.rates_bps[rows, channels[rows]]
+        num_bits[rows] = most[rows, channels[rows]]
+        bits = payload_bits(num_bits[rows], rows, observation.statistics, c)
+        upload_s = bits / observation.rates_bps[rows, channels[rows]]
         frequencies_hz = np.zeros(len(channels))
         frequencies_hz[rows] = slowest_frequency_hz(cycles[rows], upload_s, c)
         return Decision(channels, num_bits, frequencies_hz)
@@ -38,10 +39,7 @@ class ChannelAllocate:
     def update(self, state: State, decision: Decision, outcome: Outcome) -> State:
         return state
 
-    def _largest_bits(self, rates_bps: FloatArray, cycles: FloatArray) -> FloatArray:
-        """The most bits of each pair [client, channel] that meet the deadline at the highest frequency; 0 for none."""
+    def _room_bits(self, rates_bps: FloatArray, cycles: FloatArray) -> FloatArray:
+        """What each pair [client, channel] can carry in the time that training at the highest frequency leaves."""
         c = self.constants
-        time_left_s = c.deadline_s - cycles / c.frequency_max_hz
-        room_bits = rates_bps * time_left_s[:, None] - payload_overhead_bits(c.num_parameters)
-        most = np.clip(np.floor(room_bits / c.num_parameters * (1.0 - 1e-12)), 0, MAX_NUM_BITS)
-        return np.asarray(most)
+        return np.asarray(rates_bps * (c.deadline_s - cycles / c.frequency_max_hz)[:, None])

@@ -53,7 +53,8 @@ class Principle:
         if len(rows):
             levels = spread_level(state["level"], sizes[rows] / sizes[rows].sum())
             num_bits[rows] = np.clip(self._to_bits(levels), 1, MAX_NUM_BITS)
-            upload_s = payload_bits(num_bits[rows], c.num_parameters) / observation.rates_bps[rows, channels[rows]]
+            bits = payload_bits(num_bits[rows], rows, observation.statistics, c)
+            upload_s = bits / observation.rates_bps[rows, channels[rows]]
             needed_hz = slowest_frequency_hz(training_cycles(sizes[rows], c), upload_s, c)
             frequencies_hz[rows] = np.minimum(needed_hz, c.frequency_max_hz)
         return Decision(channels, num_bits, frequencies_hz)

@@ -41,7 +41,8 @@ class LiveView:
             "participants": f"{last['participants']}, {last['missed']} late",
             "queues λ1, λ2": f"{_number(last['participation_queue'])}, {_number(last['quantization_queue'])}",
         }
-        table.add_row("[bold]policy", f"[bold]{progress.policy}[/], seed {progress.seed}")
+        name = f"[bold]{progress.policy}[/], codec {progress.scenario.codec.name}, seed {progress.seed}"
+        table.add_row("[bold]policy", name)
         for label, value in rows.items():
             table.add_row(label, value)
         self._live.update(table)
@@ -69,7 +70,7 @@ class PlainView:
         if done not in (1, total) and done % math.ceil(total / PLAIN_LINES):
             return
         line = (
-            f"{progress.policy} seed {progress.seed}: round {done}/{total}, "
+            f"{progress.policy}, codec {progress.scenario.codec.name}, seed {progress.seed}: round {done}/{total}, "
             f"accuracy {_percent(last['test_accuracy'])}, loss {_number(last['train_loss'])}, "
             f"{last['cumulative_energy_j']:.4g} J, bits {_number(last['mean_bits'])}, "
             f"{last['participants']} take part, {last['missed']} late, {progress.round_seconds:.2f} s"
@@ -78,22 +79,36 @@ class PlainView:
 
 
 def results_table(title: str, summaries: list[dict[str, Any]]) -> Table:
-    """One row a policy, means over seeds."""
+    """One row a policy or codec, means ± standard deviations over seeds; the rest is compared with the first row."""
     table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
-    table.add_column("policy", no_wrap=True)
-    for heading in ("test\naccuracy", "energy\nJ", "bits", "take\npart", "missed"):
+    table.add_column("", no_wrap=True)
+    labels = list(dict.fromkeys(summary["label"] for summary in summaries))
+    against = ("energy\nagainst", "accuracy\nagainst") if len(labels) > 1 else ()
+    for heading in ("test\naccuracy", "energy\nJ", *against, "bits", "take\npart", "missed"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for name in dict.fromkeys(summary["policy"] for summary in summaries):
-        mine = [summary for summary in summaries if summary["policy"] == name]
+    first = [summary for summary in summaries if summary["label"] == labels[0]]
+    for label in labels:
+        mine = [summary for summary in summaries if summary["label"] == label]
+        compared = () if not against else ("", "") if label == labels[0] else _compared(mine, first)
         table.add_row(
-            name,
+            label,
             _over_seeds([100.0 * s["test_accuracy"] for s in mine if s["test_accuracy"] is not None], ".1f") + " %",
             _over_seeds([s["energy_j"] for s in mine], ".3g"),
+            *compared,
             _over_seeds([s["mean_bits"] for s in mine if s["mean_bits"] is not None], ".2f"),
             _percent(sum(s["participation"] for s in mine) / len(mine)),
             _percent(sum(s["missed"] for s in mine) / len(mine)),
         )
     return table
+
+
+def _compared(mine: list[dict[str, Any]], first: list[dict[str, Any]]) -> tuple[str, str]:
+    """Energy in per cent and accuracy in points against the first, seed by seed."""
+    pairs = [(a, b) for a in mine for b in first if a["seed"] == b["seed"]]
+    energy = [100.0 * (a["energy_j"] / b["energy_j"] - 1.0) for a, b in pairs if b["energy_j"]]
+    known = [(a, b) for a, b in pairs if a["test_accuracy"] is not None and b["test_accuracy"] is not None]
+    points = [100.0 * (a["test_accuracy"] - b["test_accuracy"]) for a, b in known]
+    return _over_seeds(energy, "+.1f") + " %", _over_seeds(points, "+.2f")
 
 
 def _over_seeds(values: list[float], form: str) -> str:

@@ -1,9 +1,11 @@
 """`qccf run` and `qccf compare`."""
 
 import argparse
+import itertools
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,24 +46,29 @@ def compare_command(options: argparse.Namespace) -> int:
     """All policies on the same cells, fading and data. A comparison that was stopped goes on where it stopped."""
     scenario = load_scenario(options.scenario, [*_settings(options), *_execution(options)])
     policies = options.policies.split(",") if options.policies else list(POLICIES)
+    codecs = options.codecs.split(",") if options.codecs else [_papers_codec(scenario)]
     if not 1 <= options.seeds <= 1000:
         raise ConfigError(f"--seeds {options.seeds} is out of range: give 1 to 1000.")
     seeds = range(scenario.federation.seed, scenario.federation.seed + options.seeds)
     out: Path = options.out or Path("runs") / f"compare-{Path(options.scenario).stem}"
-    prepare(scenario, policies, seeds, out)
+    for codec in codecs:
+        prepare(with_codec(scenario, codec), policies, seeds, out)
     dataset = _dataset(scenario, options)
     console = Console()
-    runs = []
-    for seed in seeds:
-        for name in policies:
-            folder = out / f"{_slug(name)}-seed{seed}"
-            runs.append(_simulate(scenario, name, seed, folder, dataset, console, options))
-            if not runs[-1].finished:
-                return _farewell(console, out, dataset, runs, "the same command again")
+    runs: list[Run] = []
+    for seed, name, codec in itertools.product(seeds, policies, codecs):
+        label = ", ".join([name] * (len(policies) > 1 or len(codecs) == 1) + [codec] * (len(codecs) > 1))
+        folder = out / f"{_slug(label)}-seed{seed}"
+        run = _simulate(with_codec(scenario, codec), name, seed, folder, dataset, console, options)
+        runs.append(replace(run, summary={**run.summary, "label": label}))
+        if not run.finished:
+            return _farewell(console, out, dataset, runs, "the same command again")
     write_text_whole(out / "summary.json", json.dumps([run.summary for run in runs], indent=2) + "\n")
     _figures(out, runs, scenario, dataset)
     title = f"{dataset.name}, {scenario.federation.rounds} rounds, {options.seeds} seed{'s' * (options.seeds > 1)}"
     console.print(results_table(title, [run.summary for run in runs]))
+    floor = sum(run.summary["floor_j"] for run in runs) / len(runs)
+    console.print(f"Floor: {floor:.3g} J for computing alone at the lowest frequency, with nothing sent.")
     return _farewell(console, out, dataset, runs, "")
 
 
@@ -119,6 +126,8 @@ def _settings(options: argparse.Namespace) -> list[str]:
         overrides.append(f"federation.rounds={options.rounds}")
     if options.seed is not None:
         overrides.append(f"federation.seed={options.seed}")
+    if getattr(options, "codec", None) is not None:
+        overrides.append(f"codec.name={options.codec}")
     return overrides
 
 
@@ -134,5 +143,14 @@ def _scenario_of(folder: Path) -> Path:
     return path
 
 
-def _slug(policy: str) -> str:
-    return policy.replace(":", "-").replace(".", "-")
+def _papers_codec(scenario: Scenario) -> str:
+    """The paper's comparison is of its own codec, unless the scenario names one."""
+    return scenario.codec.name if "name" in scenario.codec.model_fields_set else "model"
+
+
+def with_codec(scenario: Scenario, name: str) -> Scenario:
+    return scenario.model_copy(update={"codec": scenario.codec.model_copy(update={"name": name})})
+
+
+def _slug(label: str) -> str:
+    return label.replace(":", "-").replace(".", "-").replace(", ", "-")

@@ -81,6 +81,9 @@ def useful_levels(problem: RoundProblem) -> int:
         return 1
     c = problem.constants
     best_rates = problem.rates_bps.max(axis=1)
+    sizes = problem.observation.statistics.upload_bits
+    if sizes is not None:
+        return _useful_levels_of_table(problem, sizes, best_rates)
     a4 = (
         2.0
         * np.log(2.0)
@@ -92,3 +95,14 @@ def useful_levels(problem: RoundProblem) -> int:
     affordable = problem.overhead_bits + MAX_NUM_BITS * problem.slope_bits
     reachable = min(affordable, best_rates.max() * c.deadline_s) - problem.overhead_bits
     return int(np.clip(min(np.ceil(relaxed), reachable // problem.slope_bits), 1, MAX_NUM_BITS))
+
+
+def _useful_levels_of_table(problem: RoundProblem, sizes: FloatArray, best_rates: FloatArray) -> int:
+    """The same where sizes are listed: beyond q at most the error at q is left to gain, and a bit has a price."""
+    c = problem.constants
+    errors = 1.0 / np.square(np.exp2(np.arange(1, MAX_NUM_BITS, dtype=float)) - 1.0)
+    gains = (problem.error_costs / problem.dataset_sizes)[:, None] * errors
+    with np.errstate(divide="ignore"):
+        prices = c.energy_weight * c.transmit_power_w * np.diff(sizes, axis=1) / best_rates[:, None]
+    worth = np.flatnonzero((gains > prices).any(axis=0))
+    return int(worth[-1]) + 2 if len(worth) else 1

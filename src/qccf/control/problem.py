@@ -17,7 +17,7 @@ import numpy as np
 
 from qccf import convergence, cost
 from qccf.contracts import BoolArray, Constants, FloatArray, IntArray, Observation
-from qccf.quantization.codecs import error_scales, payload_bits, payload_overhead_bits
+from qccf.quantization import codecs
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class RoundProblem:
 
     @property
     def slope_bits(self) -> float:
-        """How many bits of payload one more bit a parameter costs."""
-        return float(self.constants.num_parameters)
+        """How many bits of payload one more bit an index costs."""
+        return codecs.slope_bits(self.constants)
 
     @property
     def overhead_bits(self) -> float:
-        return payload_overhead_bits(self.constants.num_parameters)
+        return codecs.overhead_bits(self.constants)
 
     @cached_property
     def empty_objective(self) -> float:
@@ -85,8 +85,7 @@ class RoundProblem:
     def error_costs(self) -> FloatArray:
         """What a client's quantization error adds to J, times S and (2^q - 1)²."""
         c, s = self.constants, self.observation.statistics
-        scales = error_scales(s.weight_ranges, c.num_parameters)
-        return 0.5 * self.quantization_pressure * c.smoothness * scales * s.dataset_sizes
+        return 0.5 * self.quantization_pressure * c.smoothness * codecs.error_scales(s, c) * s.dataset_sizes
 
     def frequencies_hz(self, num_bits: Any, rows: Any, columns: Any) -> FloatArray:
         """The slowest admissible frequency of the pairs (rows, columns); infinite where the deadline cannot be met."""
@@ -95,7 +94,8 @@ class RoundProblem:
 
     def _upload_s(self, num_bits: Any, rows: Any, columns: Any) -> Any:
         with np.errstate(divide="ignore"):
-            return payload_bits(num_bits, self.constants.num_parameters) / self.rates_bps[rows, columns]
+            bits = codecs.payload_bits(num_bits, rows, self.observation.statistics, self.constants)
+            return bits / self.rates_bps[rows, columns]
 
     def energy_costs(self, num_bits: Any, rows: Any, columns: Any) -> FloatArray:
         """V times the energy of the pairs (rows, columns); infinite where the deadline cannot be met."""

@@ -14,6 +14,7 @@ from qccf.control.channels_exhaustive import solve_exhaustive
 from qccf.control.channels_genetic import GeneticSettings, solve_genetic
 from qccf.control.pairs import PairModel
 from qccf.control.problem import Allocation, RoundProblem, objective
+from qccf.errors import ConfigError
 
 Solver = Literal["assignment", "genetic", "exhaustive"]
 Inner = Literal["exact", "closed-form", "closed-form-taylor", "printed"]
@@ -51,6 +52,11 @@ def solve_round(
 def _pair_model(problem: RoundProblem, inner: Inner, last_bits: IntArray | None) -> PairModel:
     if inner == "exact":
         return ExactPairs(problem)
+    if problem.observation.statistics.upload_bits is not None:
+        raise ConfigError(
+            f'control.inner = "{inner}" needs a codec whose bits are affine in q, and this one lists them: take '
+            '"exact", or a codec without entropy coding.'
+        )
     if inner == "printed":
         return PrintedPairs(problem, last_bits)
     return ClosedFormPairs(problem, last_bits, "taylor" if inner == "closed-form-taylor" else "iterated")

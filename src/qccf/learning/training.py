@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from qccf.contracts import IntArray
-
 Flat = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class LocalResult:
-    """What a client reports: its model, and statistics that cost nothing beyond the training itself.
+class Report:
+    """What a client reports beside its model: statistics that cost nothing beyond the training itself.
 
     Over an epoch θ moves by η times the sum of its mini-batch gradients, so their mean is known from where the epoch
     began and ended. G² is the squared norm of that mean (the largest over the epochs), σ² the spread of the mini-batch
@@ -27,11 +25,18 @@ class LocalResult:
     mini-batch, before the first step.
     """
 
-    weights: Flat
     gradient_norm_sq: float
     gradient_variance: float
     weight_range: float
     loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class LocalResult:
+    """A client's model after its local updates, and its report."""
+
+    weights: Flat
+    report: Report
 
 
 class FlatModel:
@@ -104,13 +109,13 @@ def local_update(
         mean_sq = float(mean.dot(mean))
         norms_sq.append(mean_sq)
         variances.append(_spread(sum_of_squares, mean_sq, steps))
-    return LocalResult(
-        weights=model.read(),
+    report = Report(
         gradient_norm_sq=max(norms_sq),
         gradient_variance=float(np.mean(variances)),
         weight_range=float(model.weights.abs().max()),
         loss=losses[0],
     )
+    return LocalResult(model.read(), report)
 
 
 def probe(
@@ -119,11 +124,17 @@ def probe(
     images: torch.Tensor,
     labels: torch.Tensor,
     *,
-    num_batches: int,
+    local_updates: int,
+    local_epochs: int,
+    learning_rate: float,
     rng: np.random.Generator,
 ) -> LocalResult:
-    """The same statistics at a standing model: gradients only, no update."""
+    """The same statistics at a standing model, from the gradients of one epoch and no update.
+
+    The weights are where the local updates would end if every step followed the mean of these gradients.
+    """
     model.load(start)
+    num_batches = local_updates // local_epochs
     total = torch.zeros_like(model.gradients)
     sum_of_squares, losses = 0.0, []
     for batch in batches(len(labels), num_batches, rng):
@@ -132,13 +143,13 @@ def probe(
         sum_of_squares += float(model.gradients.dot(model.gradients))
     mean = total / num_batches
     mean_sq = float(mean.dot(mean))
-    return LocalResult(
-        weights=start,
+    report = Report(
         gradient_norm_sq=mean_sq,
         gradient_variance=_spread(sum_of_squares, mean_sq, num_batches),
         weight_range=float(np.abs(start).max()),
         loss=losses[0],
     )
+    return LocalResult((model.weights - learning_rate * local_updates * mean).cpu().numpy(), report)
 
 
 def batches(num_samples: int, count: int, rng: np.random.Generator) -> list[torch.Tensor]:
@@ -161,16 +172,3 @@ def score(model: FlatModel, weights: Flat, images: torch.Tensor, labels: torch.T
         logits, answers = model.logits(images), labels.to(model.device)
         right = int((logits.argmax(1) == answers).sum())
         return right, float(functional.cross_entropy(logits, answers, reduction="sum"))
-
-
-def aggregate(uploads: list[Flat], sizes: IntArray | NDArray[np.float64], previous: Flat) -> Flat:
-    """The average of the uploads weighted by data, in the order given; an empty round keeps the model.
-
-    Paper: Eq. of global aggregation. Deviates: E8.
-    """
-    if not uploads:
-        return previous
-    total = np.zeros(len(previous))
-    for weight, upload in zip(sizes / np.sum(sizes), uploads, strict=True):
-        total += weight * upload
-    return total.astype(np.float32)

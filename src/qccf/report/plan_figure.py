@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from qccf.planning import PlannedRun, summarise
 from qccf.report.cell import draw_cell
-from qccf.report.style import new_figure, policy_style
+from qccf.report.style import new_figure, run_style
 
 
 def plan_figure(runs: Sequence[PlannedRun], focus: str) -> Figure:
@@ -33,7 +33,7 @@ def _draw_energy(axes: Axes, rows: list[dict[str, Any]]) -> None:
     stds = np.array([row["energy_j"]["std"] for row in rows])
     computing = means * np.array([row["compute_energy_share"] for row in rows])
     places = np.arange(len(rows))
-    colours = [policy_style(name, k)[0] for k, name in enumerate(names)]
+    colours = [run_style(name, k)[0] for k, name in enumerate(names)]
     axes.bar(places, means, yerr=stds, color=colours, capsize=4, error_kw={"lw": 1})
     axes.bar(places, computing, color="none", edgecolor="white", hatch="///", lw=0)
     for place, mean, std in zip(places, means, stds, strict=True):
@@ -57,7 +57,7 @@ def _draw_bits_over_rounds(axes: Axes, runs: Sequence[PlannedRun]) -> None:
             bits = np.array([run.num_bits.sum(axis=1) for run in mine]) / np.where(uploads > 0, uploads, np.nan)
         rounds = np.arange(1, bits.shape[1] + 1)
         seen = np.isfinite(bits).any(axis=0)
-        colour, marker = policy_style(name, k)
+        colour, marker = run_style(name, k)
         middle = np.nanmean(bits[:, seen], axis=0)
         axes.plot(rounds[seen], middle, color=colour, marker=marker, markevery=0.1, markersize=4, label=name)
         low, high = np.nanmin(bits[:, seen], axis=0), np.nanmax(bits[:, seen], axis=0)
@@ -75,6 +75,6 @@ def _draw_bits_over_sizes(axes: Axes, runs: Sequence[PlannedRun]) -> None:
         uploads = np.concatenate([run.participated.sum(axis=0) for run in mine])
         bits = np.concatenate([run.num_bits.sum(axis=0) for run in mine])
         seen = uploads > 0
-        colour, marker = policy_style(name, k)
+        colour, marker = run_style(name, k)
         axes.scatter(sizes[seen], bits[seen] / uploads[seen], s=14, color=colour, marker=marker, alpha=0.7, label=name)
     axes.set(xlabel="samples of a client", ylabel="mean bits a parameter", title="Bits against dataset size")

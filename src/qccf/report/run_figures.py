@@ -11,7 +11,7 @@ from qccf.config import Scenario
 from qccf.learning.datasets import Dataset
 from qccf.learning.partition import partition
 from qccf.report.cell import draw_cell
-from qccf.report.style import new_figure, policy_style
+from qccf.report.style import new_figure, run_style
 from qccf.simulation.loop import Run
 from qccf.world import build_world
 
@@ -33,8 +33,9 @@ def _learning(runs: Sequence[Run], note: str) -> Figure:
     axes[0].set(xlabel="round", ylabel="test accuracy", title=f"Accuracy against rounds ({note})")
     _curves(axes[1], runs, lambda run: run.rounds["round"] + 1, lambda run: run.rounds["cumulative_energy_j"])
     axes[1].set(xlabel="round", ylabel="energy so far (J)", title="Energy against rounds")
+    _floor(axes[1], axes[2], runs)
     for run in runs:
-        colour, marker = _style(runs, run.policy)
+        colour, marker = _style(runs, run.label)
         seen = run.rounds["test_accuracy"].notna()
         x, y = run.rounds["cumulative_energy_j"][seen], run.rounds["test_accuracy"][seen]
         axes[2].plot(x, y, color=colour, marker=marker, markevery=0.1, markersize=4, lw=1)
@@ -44,7 +45,16 @@ def _learning(runs: Sequence[Run], note: str) -> Figure:
     for axis in axes[:2]:
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes[0].legend(fontsize=8)
+    axes[1].legend(handles=axes[1].lines[-1:], fontsize=8)
     return figure
+
+
+def _floor(against_rounds: Axes, against_energy: Axes, runs: Sequence[Run]) -> None:
+    """What computing alone takes at the lowest frequency, beside what was spent."""
+    rounds = max(len(run.rounds) for run in runs)
+    total = float(np.mean([run.summary["floor_j"] / len(run.rounds) for run in runs])) * rounds
+    against_energy.axvline(total, color="black", ls=":", lw=1.2)
+    against_rounds.plot([0, rounds], [0.0, total], color="black", ls=":", lw=1.2, label="computing alone, nothing sent")
 
 
 def _bits(runs: Sequence[Run], note: str) -> Figure:
@@ -57,7 +67,7 @@ def _bits(runs: Sequence[Run], note: str) -> Figure:
     axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
     for run in quantizing:
         uploads = run.clients[run.clients["participated"]].groupby("client")
-        colour, marker = _style(runs, run.policy)
+        colour, marker = _style(runs, run.label)
         axes[1].scatter(
             uploads["dataset_size"].first(), uploads["num_bits"].mean(), s=16, color=colour, marker=marker, alpha=0.7
         )
@@ -100,21 +110,21 @@ def _partition(seed: int, scenario: Scenario, dataset: Dataset) -> Figure:
     return figure
 
 
-def _style(runs: Sequence[Run], policy: str) -> tuple[str, str]:
-    return policy_style(policy, list(dict.fromkeys(run.policy for run in runs)).index(policy))
+def _style(runs: Sequence[Run], label: str) -> tuple[str, str]:
+    return run_style(label, list(dict.fromkeys(run.label for run in runs)).index(label))
 
 
 def _curves(axes: Axes, runs: Sequence[Run], x: Callable[[Run], object], y: Callable[[Run], object]) -> None:
     """The mean over seeds with a band from the lowest to the highest."""
-    for policy in dict.fromkeys(run.policy for run in runs):
-        mine = [run for run in runs if run.policy == policy]
+    for label in dict.fromkeys(run.label for run in runs):
+        mine = [run for run in runs if run.label == label]
         length = min(len(run.rounds) for run in mine)
         rounds = np.asarray(x(mine[0]), dtype=float)[:length]
         values = np.array([np.asarray(y(run), dtype=float)[:length] for run in mine])
         seen = np.isfinite(values).all(axis=0)
-        colour, marker = _style(runs, policy)
+        colour, marker = _style(runs, label)
         middle = values[:, seen].mean(axis=0)
-        axes.plot(rounds[seen], middle, color=colour, marker=marker, markevery=0.1, markersize=4, label=policy)
+        axes.plot(rounds[seen], middle, color=colour, marker=marker, markevery=0.1, markersize=4, label=label)
         if len(mine) > 1:
             low, high = values[:, seen].min(axis=0), values[:, seen].max(axis=0)
             axes.fill_between(rounds[seen], low, high, color=colour, alpha=0.15, lw=0)

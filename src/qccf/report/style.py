@@ -13,12 +13,23 @@ POLICY_STYLES: dict[str, tuple[str, str]] = {
     "principle": ("#D55E00", "^"),
     "same-size": ("#009E73", "D"),
 }
+# The same for codecs: a colour for what is coded, a filled marker where it is entropy-coded.
+CODEC_STYLES: dict[str, tuple[str, str]] = {
+    "model": ("#0072B2", "+"),
+    "update": ("#D55E00", "+"),
+    "block": ("#E69F00", "x"),
+    "update+block": ("#CC79A7", "x"),
+    "model+entropy": ("#56B4E9", "o"),
+    "update+entropy": ("#009E73", "o"),
+    "block+entropy": ("#7F7F7F", "D"),
+    "update+block+entropy": ("#000000", "D"),
+}
 _OTHERS = ("#CC79A7", "#56B4E9", "#F0E442", "#000000")
 
 
-def policy_style(name: str, index: int = 0) -> tuple[str, str]:
-    """Colour and marker; a policy that is not in the table takes the next free colour."""
-    return POLICY_STYLES.get(name, (_OTHERS[index % len(_OTHERS)], "v"))
+def run_style(label: str, index: int = 0) -> tuple[str, str]:
+    """Colour and marker of a policy or codec; what is not in the tables takes the next free colour."""
+    return (POLICY_STYLES | CODEC_STYLES).get(label, (_OTHERS[index % len(_OTHERS)], "v"))
 
 
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, Any]:

@@ -7,6 +7,7 @@ it. It is written whole or not at all, and the one before is kept.
 import hashlib
 import json
 import zipfile
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,10 @@ class CheckpointError(QccfError):
 
 def save(folder: Path, server: Server, ledger: Ledger, fingerprint: str) -> Path:
     """Write the checkpoint of a round and drop all but the last ones."""
-    s = server.statistics
+    known = {name.name: getattr(server.statistics, name.name) for name in fields(Statistics)}
     arrays: dict[str, NDArray[Any]] = {
         "weights": server.weights,
-        "dataset_sizes": s.dataset_sizes,
-        "gradient_norms_sq": s.gradient_norms_sq,
-        "gradient_variances": s.gradient_variances,
-        "weight_ranges": s.weight_ranges,
+        **{f"statistics/{name}": array for name, array in known.items() if array is not None},
         **{f"rounds/{name}": column for name, column in ledger.rounds().items()},
         **{f"clients/{name}": column for name, column in ledger.clients().items()},
     }
@@ -66,15 +64,12 @@ def load(path: Path, fingerprint: str) -> tuple[Server, Ledger]:
         raise CheckpointError(f"{path.name} is damaged: its checksum does not match.")
     if header["fingerprint"] != fingerprint:
         raise CheckpointError(f"{path.name} belongs to another config, policy or seed.")
-    statistics = Statistics(
-        *(arrays[name] for name in ("dataset_sizes", "gradient_norms_sq", "gradient_variances", "weight_ranges"))
-    )
-    server = Server(header["round_index"], arrays["weights"], header["policy_state"], statistics)
-    parts: dict[str, dict[str, NDArray[Any]]] = {"rounds": {}, "clients": {}}
+    parts: dict[str, dict[str, NDArray[Any]]] = {"rounds": {}, "clients": {}, "statistics": {}}
     for name, column in arrays.items():
         table, slash, key = name.partition("/")
         if slash:
             parts[table][key] = column
+    server = Server(header["round_index"], arrays["weights"], header["policy_state"], Statistics(**parts["statistics"]))
     return server, Ledger.restored(parts["rounds"], parts["clients"])
 
 

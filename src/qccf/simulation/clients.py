@@ -8,7 +8,7 @@ import ctypes
 import os
 import queue
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from qccf.config import Scenario
-from qccf.contracts import FloatArray, Statistics
+from qccf.contracts import FloatArray
 from qccf.errors import ConfigError
 from qccf.learning.datasets import Dataset
 from qccf.learning.models import build_model
@@ -73,14 +73,38 @@ class Clients:
         """θ⁰, drawn from the seed."""
         return self._fresh_model().read()
 
-    def train(self, who: Iterable[int], weights: Flat, round_index: int) -> dict[int, LocalResult]:
-        """The local updates of some clients; the largest start first, so that no worker waits long at the end."""
+    def layer_sizes(self) -> list[int]:
+        """How many values each of the model's parameter tensors has, in the order of the flat vector."""
+        return [p.numel() for p in self._fresh_model().model.parameters()]
 
-        def one(client: int) -> LocalResult:
-            learning = self.scenario.learning
+    def train(
+        self, who: Iterable[int], weights: Flat, round_index: int, then: Callable[[int, LocalResult], T]
+    ) -> dict[int, T]:
+        """The local updates of some clients, and what `then` makes of each result, in the thread that trained it.
+
+        The largest start first, so that no worker waits long at the end.
+        """
+        order = sorted(who, key=lambda client: (-len(self.shares[client]), client))
+        return self._each(local_update, order, weights, ("batches", round_index), then)
+
+    def probe(self, weights: Flat, then: Callable[[int, LocalResult], T]) -> dict[int, T]:
+        """The same with everybody's gradients at a standing model. Needed before the first decision."""
+        return self._each(probe, range(len(self.shares)), weights, ("probe",), then)
+
+    def _each(
+        self,
+        work: Callable[..., LocalResult],
+        order: Sequence[int],
+        weights: Flat,
+        name: tuple[str, *tuple[int, ...]],
+        then: Callable[[int, LocalResult], T],
+    ) -> dict[int, T]:
+        learning = self.scenario.learning
+
+        def one(client: int) -> T:
             share = self.shares[client]
-            return self._with_model(
-                lambda model: local_update(
+            result = self._with_model(
+                lambda model: work(
                     model,
                     weights,
                     self._images[share],
@@ -88,37 +112,12 @@ class Clients:
                     local_updates=learning.local_updates,
                     local_epochs=learning.local_epochs,
                     learning_rate=learning.learning_rate,
-                    rng=stream(self.seed, "batches", client, round_index),
+                    rng=stream(self.seed, name[0], client, *name[1:]),
                 )
             )
+            return then(client, result)
 
-        order = sorted(who, key=lambda client: -len(self.shares[client]))
         return dict(zip(order, self._pool.map(one, order), strict=True))
-
-    def probe(self, weights: Flat) -> Statistics:
-        """Everybody's statistics at a standing model. Needed before the first decision."""
-        learning = self.scenario.learning
-
-        def one(client: int) -> LocalResult:
-            share = self.shares[client]
-            return self._with_model(
-                lambda model: probe(
-                    model,
-                    weights,
-                    self._images[share],
-                    self._labels[share],
-                    num_batches=learning.local_updates // learning.local_epochs,
-                    rng=stream(self.seed, "probe", client),
-                )
-            )
-
-        results = list(self._pool.map(one, range(len(self.shares))))
-        return Statistics(
-            dataset_sizes=self.dataset_sizes,
-            gradient_norms_sq=np.array([r.gradient_norm_sq for r in results]),
-            gradient_variances=np.array([r.gradient_variance for r in results]),
-            weight_ranges=np.array([r.weight_range for r in results]),
-        )
 
     def evaluate(self, weights: Flat, samples: int | None = None) -> tuple[float, float]:
         """Accuracy and loss on all test samples, or on the same random `samples` of them each time."""

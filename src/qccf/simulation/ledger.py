@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.contracts import Constants, Decision, Observation, Outcome, State
+from qccf.contracts import Constants, Decision, FloatArray, Observation, Outcome, State
 from qccf.quantization.codecs import payload_bits, raw_payload_bits
 
 if TYPE_CHECKING:
@@ -35,12 +35,13 @@ class Ledger:
         decision: Decision,
         outcome: Outcome,
         *,
+        sizes_bits: FloatArray,
         state: State,
         constants: Constants,
         accuracy: float,
         loss: float,
     ) -> None:
-        """Add one round. `state` is the policy's before the round."""
+        """Add one round. `sizes_bits` are the payloads that were made, `state` is the policy's before the round."""
         on = decision.participates
         spent = self._rounds[-1]["cumulative_energy_j"] if self._rounds else 0.0
         sizes = outcome.statistics.dataset_sizes
@@ -67,7 +68,7 @@ class Ledger:
                 "certified_gap": certificate.gap if certificate else np.nan,
             }
         )
-        self._clients.append(_client_columns(round_index, observation, decision, outcome, constants))
+        self._clients.append(_client_columns(round_index, observation, decision, outcome, sizes_bits, constants))
 
     def truncate(self, rounds: int) -> None:
         """Forget a round that was recorded but not completed."""
@@ -99,14 +100,20 @@ class Ledger:
 
 
 def _client_columns(
-    round_index: int, observation: Observation, decision: Decision, outcome: Outcome, constants: Constants
+    round_index: int,
+    observation: Observation,
+    decision: Decision,
+    outcome: Outcome,
+    sizes_bits: FloatArray,
+    constants: Constants,
 ) -> Columns:
     on = decision.participates
     count = len(on)
     if decision.raw:
-        bits = np.full(count, raw_payload_bits(constants.num_parameters))
+        expected_bits = np.full(count, raw_payload_bits(constants.num_parameters))
     else:
-        bits = payload_bits(decision.num_bits, constants.num_parameters)
+        asked = np.maximum(decision.num_bits, 1)
+        expected_bits = payload_bits(asked, np.arange(count), observation.statistics, constants)
     rates_bps = observation.rates_bps[np.arange(count), np.maximum(decision.channels, 0)]
     after = outcome.statistics
     return {
@@ -118,7 +125,8 @@ def _client_columns(
         "missed": outcome.missed,
         "channel": decision.channels,
         "num_bits": decision.num_bits,
-        "payload_bits": np.where(on, bits, 0.0),
+        "expected_bits": np.where(on, expected_bits, 0.0),
+        "payload_bits": np.where(on, np.where(np.isfinite(sizes_bits), sizes_bits, expected_bits), 0.0),
         "rate_bps": np.where(on, rates_bps, np.nan),
         "frequency_hz": decision.frequencies_hz,
         "compute_energy_j": outcome.compute_energy_j,

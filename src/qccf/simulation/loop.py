@@ -5,21 +5,24 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qccf import cost
 from qccf._version import __version__
 from qccf.config import Scenario, scenario_to_toml
-from qccf.contracts import Policy
+from qccf.contracts import Constants, FloatArray, Policy
 from qccf.files import write_text_whole, write_whole
 from qccf.learning.datasets import Dataset, data_folder, load_dataset
 from qccf.learning.training import Flat
 from qccf.policies import build_policy
+from qccf.quantization.protocol import Codec
+from qccf.quantization.table import build_codec
 from qccf.simulation import checkpoint
 from qccf.simulation.clients import Clients
 from qccf.simulation.ledger import Ledger
-from qccf.simulation.round import Server, run_round
+from qccf.simulation.round import Server, first_statistics, run_round
 from qccf.world import build_world
 
 if TYPE_CHECKING:
@@ -45,12 +48,18 @@ class Run:
     """What a run came to."""
 
     policy: str
+    codec: str
     seed: int
     rounds: "pd.DataFrame"
     clients: "pd.DataFrame"
     weights: Flat
     summary: dict[str, Any]
     finished: bool
+
+    @property
+    def label(self) -> str:
+        """What the run is called beside others."""
+        return str(self.summary["label"])
 
 
 def simulate(
@@ -71,18 +80,22 @@ def simulate(
     name = policy or scenario.policy.name
     seed = scenario.federation.seed if seed is None else seed
     world = build_world(scenario, seed)
-    chosen = build_policy(name, scenario)
     data = dataset or load_dataset(scenario.data.dataset, data_folder(data_dir), seed=0)
     fingerprint = run_fingerprint(scenario, name, seed, data)
     if out is not None:
         write_text_whole(out / "scenario.toml", scenario_to_toml(scenario, policy=name, seed=seed))
     with Clients(scenario, data, world.dataset_sizes, seed) as clients:
-        server, ledger = _start(clients, chosen, out, fingerprint, warn)
+        codec = build_codec(
+            scenario.codec.name, scenario.learning.num_parameters, clients.layer_sizes(), **scenario.codec.options
+        )
+        constants = coded_constants(scenario, codec)
+        chosen = build_policy(name, scenario, constants)
+        server, ledger = _start(clients, chosen, codec, out, fingerprint, warn)
         accuracy, loss, finished = math.nan, math.nan, False
         try:
             while server.round_index < scenario.federation.rounds:
                 started = time.perf_counter()
-                server = run_round(server, world, chosen, clients, scenario.constants(), ledger)
+                server = run_round(server, world, chosen, clients, codec, constants, ledger)
                 due = server.round_index % scenario.execution.checkpoint_every == 0
                 if out is not None and (due or server.round_index == scenario.federation.rounds):
                     checkpoint.save(out / "checkpoints", server, ledger, fingerprint)
@@ -98,10 +111,21 @@ def simulate(
             accuracy, loss = ledger.last["test_accuracy"], ledger.last["test_loss"]
         summary = _summary(name, seed, data, ledger, clients, accuracy, loss, finished)
     rounds, frames = ledger.frames()
-    run = Run(name, seed, rounds, frames, server.weights, summary, finished)
+    run = Run(name, scenario.codec.name, seed, rounds, frames, server.weights, summary, finished)
     if out is not None:
         write_run(out, run)
     return run
+
+
+def coded_constants(scenario: Scenario, codec: Codec) -> Constants:
+    """The scenario's constants with what that codec's payloads cost."""
+    return replace(scenario.constants(), bits_per_index=codec.bits_per_index, overhead_bits=codec.overhead_bits)
+
+
+def floor_j(dataset_sizes: FloatArray, rounds: int, constants: Constants) -> float:
+    """What everybody's computing alone takes at the lowest frequency, with nothing sent: no codec can spend less."""
+    cycles = cost.training_cycles(dataset_sizes, constants)
+    return rounds * float(cost.compute_energy_j(cycles, constants.frequency_min_hz, constants).sum())
 
 
 def run_fingerprint(scenario: Scenario, policy: str, seed: int, data: Dataset) -> str:
@@ -117,7 +141,12 @@ def run_fingerprint(scenario: Scenario, policy: str, seed: int, data: Dataset) -
 
 
 def _start(
-    clients: Clients, policy: Policy, out: Path | None, fingerprint: str, warn: Callable[[str], None]
+    clients: Clients,
+    policy: Policy,
+    codec: Codec,
+    out: Path | None,
+    fingerprint: str,
+    warn: Callable[[str], None],
 ) -> tuple[Server, Ledger]:
     """The last checkpoint of the same run, or the state before the first round."""
     if out is not None:
@@ -127,7 +156,7 @@ def _start(
         if found is not None:
             return found
     weights = clients.initial_weights()
-    statistics = clients.probe(weights)
+    statistics = first_statistics(clients, weights, codec)
     return Server(0, weights, policy.init(statistics), statistics), Ledger()
 
 
@@ -145,7 +174,9 @@ def _summary(
     clients_columns = ledger.clients()
     on = clients_columns["participated"]
     return {
+        "label": policy,
         "policy": policy,
+        "codec": clients.scenario.codec.name,
         "seed": seed,
         "finished": finished,
         "rounds": len(ledger),
@@ -155,6 +186,7 @@ def _summary(
         "test_accuracy": None if math.isnan(accuracy) else accuracy,
         "test_loss": None if math.isnan(loss) else loss,
         "energy_j": float(ledger.last["cumulative_energy_j"]),
+        "floor_j": floor_j(clients.dataset_sizes, len(ledger), clients.scenario.constants()),
         "mean_bits": float(clients_columns["num_bits"][on].mean()) if on.any() else None,
         "participation": float(on.mean()),
         "missed": float(clients_columns["missed"].sum() / max(on.sum(), 1)),

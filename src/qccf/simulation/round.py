@@ -4,11 +4,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from qccf.contracts import Constants, Decision, Outcome, Policy, State, Statistics
+from qccf.contracts import Constants, Policy, State, Statistics
 from qccf.cost import settle
-from qccf.learning.training import Flat, LocalResult, aggregate
-from qccf.quantization.stochastic import quantize
+from qccf.learning.training import Flat
+from qccf.quantization.protocol import Codec
 from qccf.random import stream
+from qccf.simulation import uplink
 from qccf.simulation.clients import Clients
 from qccf.simulation.ledger import Ledger
 from qccf.soundness import checked_decision, checked_state
@@ -26,50 +27,61 @@ class Server:
 
 
 def run_round(
-    server: Server, world: World, policy: Policy, clients: Clients, constants: Constants, ledger: Ledger
+    server: Server, world: World, policy: Policy, clients: Clients, codec: Codec, constants: Constants, ledger: Ledger
 ) -> Server:
     """Decide, train, upload, aggregate, settle.
 
-    Who misses the deadline is known from the decision and the rates, so a lost upload is not trained for; the energy
-    is charged all the same.
+    Where sizes are known beforehand, so is who misses the deadline, and a lost upload is not trained for; the energy
+    is charged all the same. Otherwise everybody trains, and what they really send is settled.
     """
     n = server.round_index
     observation = world.observe(n, server.statistics)
     made = policy.decide(server.policy_state, observation, stream(world.seed, "policy", n))
     decision = checked_decision(made, observation, constants, type(policy).__name__)
-    settled = settle(decision, observation, constants)
-    results = clients.train(np.flatnonzero(settled.arrived), server.weights, n)
-    uploads = {client: upload(results[client], decision, client, n, world.seed) for client in sorted(results)}
-    sizes = world.dataset_sizes[list(uploads)]
-    weights = aggregate(list(uploads.values()), sizes, server.weights)
-    outcome = heard(settled, results)
+    expected = settle(decision, observation, constants)
+    due = expected.arrived if codec.affine or decision.raw else decision.participates
+    uploads = clients.train(
+        np.flatnonzero(due),
+        server.weights,
+        n,
+        lambda client, result: uplink.encode(
+            codec, result, server.weights, decision, client, round_index=n, seed=world.seed
+        ),
+    )
+    sizes_bits = uplink.sizes_bits(uploads, observation.num_clients)
+    settled = settle(decision, observation, constants, sizes_bits=sizes_bits)
+    arrived = {client: upload for client, upload in uploads.items() if settled.arrived[client]}
+    weights = uplink.aggregate(arrived, world.dataset_sizes, decision, codec, server.weights)
+    losses = np.full(observation.num_clients, np.nan)
+    for client, upload in arrived.items():
+        losses[client] = upload.report.loss
+    reports = {client: (upload.report, upload.forecast) for client, upload in arrived.items()}
+    statistics = uplink.heard(server.statistics, reports, safety_margin=world.scenario.codec.safety_margin)
+    outcome = replace(settled, statistics=statistics, losses=losses)
     policy_state = checked_state(policy.update(server.policy_state, decision, outcome), type(policy).__name__)
     accuracy, loss = _evaluate(clients, weights, n)
     ledger.record(
-        n, observation, decision, outcome, state=server.policy_state, constants=constants, accuracy=accuracy, loss=loss
+        n,
+        observation,
+        decision,
+        outcome,
+        sizes_bits=sizes_bits,
+        state=server.policy_state,
+        constants=constants,
+        accuracy=accuracy,
+        loss=loss,
     )
-    return Server(n + 1, weights, policy_state, outcome.statistics)
+    return Server(n + 1, weights, policy_state, statistics)
 
 
-def upload(result: LocalResult, decision: Decision, client: int, round_index: int, seed: int) -> Flat:
-    """What the server receives of a client's model: quantized with the bits it was told, or as it is."""
-    if decision.raw:
-        return result.weights
-    rng = stream(seed, "quantization", client, round_index)
-    return quantize(result.weights, int(decision.num_bits[client]), rng).values()
-
-
-def heard(outcome: Outcome, results: dict[int, LocalResult]) -> Outcome:
-    """The outcome with what the clients reported; the last known statistics stand for the others."""
-    known = outcome.statistics
-    norms_sq, variances = known.gradient_norms_sq.copy(), known.gradient_variances.copy()
-    ranges, losses = known.weight_ranges.copy(), np.full(known.num_clients, np.nan)
-    for client, result in results.items():
-        norms_sq[client] = result.gradient_norm_sq
-        variances[client] = result.gradient_variance
-        ranges[client] = result.weight_range
-        losses[client] = result.loss
-    return replace(outcome, statistics=Statistics(known.dataset_sizes, norms_sq, variances, ranges), losses=losses)
+def first_statistics(clients: Clients, weights: Flat, codec: Codec) -> Statistics:
+    """What everybody reports of the initial model, before the first decision."""
+    reports = clients.probe(
+        weights,
+        lambda _, result: (result.report, codec.forecast(uplink.coded_vector(codec, result, weights))),
+    )
+    blank = uplink.unheard(clients.dataset_sizes, codec)
+    return uplink.heard(blank, reports, safety_margin=clients.scenario.codec.safety_margin)
 
 
 def _evaluate(clients: Clients, weights: Flat, round_index: int) -> tuple[float, float]:

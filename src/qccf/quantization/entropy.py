@@ -1,0 +1,230 @@
+"""Codecs that send indexes at the cost of their entropy: short where most values round to zero.
+
+A step then need not come from the largest value, which jumps from round to round and the size of an upload with it.
+Here it comes from the mean magnitude: an index is 1 or more with probability (2^q - 1)/64 on average whatever the
+vector, so that a client's last upload says within a few per cent how large its next one will be. Indexes have no upper
+limit but that of a scale which is at least an eighth of the largest value.
+
+Body: a scale (float32) for each block; the number of code words (4 bytes) and of symbols (2 bytes); a byte a symbol,
+sixteenths of an octave by which it is rarer than the most frequent one, 255 for one that does not occur; the code words
+(4 bytes each); signs and low bits.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qccf.contracts import MAX_NUM_BITS, IntArray
+from qccf.quantization import wire
+from qccf.quantization.codecs import RANGE_BITS
+from qccf.quantization.protocol import Buffer, Forecast, Vector
+from qccf.quantization.uniform import (
+    block_bounds,
+    block_ranges,
+    checked_input,
+    checked_num_bits,
+    checked_total,
+)
+
+MEANS_PER_SCALE = 64.0
+SCALES_PER_PEAK = 8.0
+"""No index has more than q + 4 bits."""
+
+COUNTS = struct.Struct("<IH")
+ABSENT = 255
+TABLE_STEPS = 16.0
+WORD_BITS = 32
+CODER_BITS_MAX = 24
+"""The coder gives every symbol a probability of at least 2^-24."""
+
+
+def max_symbols(num_bits: int) -> int:
+    """How many symbols indexes below 2^(q + 4) need."""
+    return 8 * num_bits + 16
+
+
+class EntropyCodec:
+    """Lossless coding of what a uniform quantizer with a scale for each block makes of a vector."""
+
+    affine = False
+
+    def __init__(
+        self,
+        num_parameters: int,
+        layer_sizes: Sequence[int],
+        *,
+        codec_id: int,
+        relative: bool,
+        block: int | str | None = None,
+    ) -> None:
+        self.num_parameters = num_parameters
+        self.codec_id = codec_id
+        self.relative = relative
+        self.bounds = block_bounds(num_parameters, layer_sizes, block)
+        self.num_scales = len(self.bounds) - 1
+        self.bits_per_index = float(num_parameters)
+        self.overhead_bits = float(num_parameters + RANGE_BITS * self.num_scales)
+
+    def forecast(self, vector: Vector) -> Forecast:
+        from qccf.quantization import entropy_kernels as kernels
+
+        values = checked_input(vector, self.num_parameters)
+        scales = self._scales(values)
+        counts, sums = np.zeros((2, kernels.NUM_BINS))
+        kernels.magnitude_bins(values, self.bounds, scales, counts, sums)
+        bits, lengths = np.zeros((2, MAX_NUM_BITS))
+        kernels.expected_bits(counts, sums, MAX_NUM_BITS, np.zeros(max_symbols(MAX_NUM_BITS)), bits, lengths)
+        bits += 8 * (4 * self.num_scales + COUNTS.size + lengths) + WORD_BITS
+        return Forecast(0.25 * float(np.diff(self.bounds) @ np.square(scales, dtype=np.float64)), bits)
+
+    def encode(self, vector: Vector, num_bits: int, key: int) -> bytes:
+        from qccf.quantization import entropy_kernels as kernels
+
+        num_bits = checked_num_bits(num_bits)
+        values = checked_input(vector, self.num_parameters)
+        scales = self._scales(values)
+        symbols = np.empty(self.num_parameters, dtype=np.int32)
+        counts = np.zeros(max_symbols(num_bits), dtype=np.int64)
+        extra = np.empty(self.num_parameters * (num_bits + 1) // 64 + 1, dtype=np.uint64)
+        extra_bits = kernels.round_to_symbols(
+            values, values.view(np.int32), self.bounds, scales, num_bits, np.uint64(key), symbols, counts, extra
+        )
+        table = frequency_table(counts)
+        words = coded(symbols, table)
+        parts = (
+            scales.astype("<f4", copy=False),
+            np.frombuffer(COUNTS.pack(len(words), len(table)), dtype=np.uint8),
+            table,
+            words.astype("<u4", copy=False),
+            extra.astype("<u8", copy=False).view(np.uint8)[: -(-extra_bits // 8)],
+        )
+        body = np.concatenate([part.view(np.uint8) for part in parts])
+        whole, room = wire.frame(len(body))
+        room[:] = body
+        return wire.seal(whole, self.codec_id, num_bits, self.num_parameters)
+
+    def size_bits(self, payload: Buffer) -> int:
+        return 8 * (wire.flat(payload).nbytes - wire.HEADER_BYTES)
+
+    def decode(self, payload: Buffer, num_bits: int) -> Vector:
+        values = np.zeros(self.num_parameters, dtype=np.float32)
+        self.accumulate(payload, num_bits, 1.0, values)
+        return values
+
+    def accumulate(self, payload: Buffer, num_bits: int, weight: float, total: NDArray[Any]) -> None:
+        from qccf.quantization import entropy_kernels as kernels
+
+        scales, symbols, extra = self._opened(payload, num_bits)
+        kernels.add_symbols(
+            symbols, extra, self.bounds, scales, num_bits, float(weight), checked_total(total, self.num_parameters)
+        )
+
+    def _scales(self, values: Vector) -> NDArray[np.float32]:
+        from qccf.quantization import entropy_kernels as kernels
+
+        peaks = block_ranges(values, self.bounds).astype(np.float64)
+        means = [kernels.mean_magnitude(values[a:b]) for a, b in zip(self.bounds[:-1], self.bounds[1:], strict=True)]
+        scales = np.maximum(MEANS_PER_SCALE * np.array(means), peaks / SCALES_PER_PEAK)
+        limits = np.finfo(np.float32)
+        bounded = np.clip(scales, limits.smallest_subnormal, limits.max).astype(np.float32)
+        return np.where(peaks > 0.0, bounded, np.float32(0.0))
+
+    def _opened(
+        self, payload: Buffer, num_bits: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.uint64]]:
+        from qccf.quantization import entropy_kernels as kernels
+
+        start = 4 * self.num_scales + COUNTS.size
+        body = wire.unseal(
+            payload,
+            self.codec_id,
+            num_bits,
+            self.num_parameters,
+            least_bytes=start + 1,
+            most_bytes=start
+            + max_symbols(num_bits)
+            + (self.num_parameters * (CODER_BITS_MAX + num_bits + 1) + 2 * WORD_BITS) // 8
+            + 1,
+        )
+        scales = wire.read_ranges(body, self.num_scales)
+        num_words, num_symbols = COUNTS.unpack_from(body.data, 4 * self.num_scales)
+        if not 1 <= num_symbols <= max_symbols(num_bits):
+            raise wire.TableError(
+                f"the payload has {num_symbols} symbols, and 1 to {max_symbols(num_bits)} are possible."
+            )
+        words_at, extra_at = start + num_symbols, start + num_symbols + 4 * num_words
+        if len(body) < extra_at:
+            raise wire.ShortPayloadError(
+                f"the payload's body has {len(body):,} bytes, and its code ends at {extra_at:,}."
+            )
+        symbols = decoded(
+            np.frombuffer(body[words_at:extra_at].tobytes(), dtype="<u4"),
+            checked_table(body[start:words_at]),
+            self.num_parameters,
+        )
+        extra_bits = kernels.extra_bits(symbols)
+        size = extra_at - (-extra_bits // 8)
+        if len(body) < size:
+            raise wire.ShortPayloadError(f"the payload's body has {len(body):,} bytes, and its symbols need {size:,}.")
+        if len(body) > size:
+            raise wire.TrailingBytesError(f"the payload's body has {len(body):,} bytes, and it ends at {size:,}.")
+        wire.check_padding(body, extra_bits)
+        extra = np.zeros(extra_bits // 64 + 2, dtype=np.uint64)
+        extra.view(np.uint8)[: size - extra_at] = body[extra_at:]
+        return scales, symbols, extra
+
+
+def frequency_table(counts: IntArray) -> wire.Bytes:
+    """How much rarer than the most frequent each symbol is, up to the last one that occurs."""
+    used = counts[: np.flatnonzero(counts)[-1] + 1]
+    with np.errstate(divide="ignore"):
+        rarity = np.rint(TABLE_STEPS * np.log2(used.max() / used))
+    return np.where(used > 0, np.minimum(rarity, ABSENT - 1), ABSENT).astype(np.uint8)
+
+
+def checked_table(table: wire.Bytes) -> wire.Bytes:
+    if table.min() != 0:
+        raise wire.TableError(
+            f"the least entry of the payload's table is {table.min()}, and that of the most frequent is 0."
+        )
+    if table[-1] == ABSENT:
+        raise wire.TableError(f"the payload's table of {len(table)} symbols ends with one that does not occur.")
+    return table
+
+
+def _model(table: wire.Bytes) -> Any:
+    """The distribution; weights are integers, so that both ends work with the same one."""
+    import constriction
+
+    weights = np.where(table == ABSENT, 0.0, np.rint(2.0**24 * np.exp2(table / -TABLE_STEPS)))
+    return constriction.stream.model.Categorical(weights / weights.sum(), perfect=False)
+
+
+def coded(symbols: NDArray[np.int32], table: wire.Bytes) -> NDArray[np.uint32]:
+    """The code words of the symbols; none where there is only one symbol to choose from."""
+    import constriction
+
+    coder = constriction.stream.stack.AnsCoder()
+    if len(table) > 1:
+        coder.encode_reverse(symbols, _model(table))
+    return coder.get_compressed()
+
+
+def decoded(words: NDArray[np.uint32], table: wire.Bytes, count: int) -> NDArray[np.int32]:
+    """The symbols that exactly these words stand for."""
+    import constriction
+
+    try:
+        coder = constriction.stream.stack.AnsCoder(words.astype(np.uint32))
+        symbols = coder.decode(_model(table), count) if len(table) > 1 else np.zeros(count, dtype=np.int32)
+        finished = coder.is_empty()
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:  # a panic in the library is not an Exception
+        raise wire.StreamError(f"the payload's {len(words):,} code words cannot be decoded: {error}.") from None
+    if not finished:
+        raise wire.StreamError(f"the payload's {len(words):,} code words are not those of {count:,} symbols.")
+    return symbols

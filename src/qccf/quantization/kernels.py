@@ -1,0 +1,246 @@
+"""Compiled loops: round and pack in one pass, unpack and add in one pass. Nothing here is larger than a few kilobytes.
+
+A value becomes a field of q + 1 bits: its index in the low q, its sign above. Fields follow each other without gaps,
+the first in the lowest bits of the first byte. Rounding is fixed-point: a magnitude is scaled to an integer whose low
+bits are the fraction of a step, a random number below one step is added, and the fraction is cut off. That rounds up
+with exactly the right probability, and the same on every machine.
+
+The random number of value i is a hash of i and the key: the multiplications of MurmurHash3's last step, with half of
+the mixed key added before them and the other half between them.
+"""
+
+from typing import Any
+
+import numba
+import numpy as np
+
+CHUNK = 2048
+"""Values worked on at a time, a multiple of 64 so that each chunk begins with a whole byte and fits a fast cache."""
+
+NARROW_BITS = 16
+"""Up to here a scaled magnitude fits 31 bits with enough of them left for the fraction."""
+
+SMALLEST_NARROW_RANGE = 2.0**-90
+"""Below, the float32 factor from a value to its fixed-point form would overflow."""
+
+WIDE_FRACTION_BITS = 20
+
+u8, u32, u64, i32, i64, f32, f64 = np.uint8, np.uint32, np.uint64, np.int32, np.int64, np.float32, np.float64
+
+
+@numba.njit(nogil=True, cache=True)
+def mixed_key(key: Any) -> Any:
+    """The two halves of a thoroughly mixed 64-bit key (the last step of SplitMix64)."""
+    x = u64(key + u64(0x9E3779B97F4A7C15))
+    x = u64((x ^ (x >> u64(30))) * u64(0xBF58476D1CE4E5B9))
+    x = u64((x ^ (x >> u64(27))) * u64(0x94D049BB133111EB))
+    x = u64(x ^ (x >> u64(31)))
+    return u32(x & u64(0xFFFFFFFF)), u32(x >> u64(32))
+
+
+@numba.njit(nogil=True, inline="always")
+def random_word(i: Any, low: Any, high: Any) -> Any:
+    """32 random bits for value i."""
+    x = u32(u32(i) * u32(0x9E3779B9) + low)
+    x = u32(x ^ (x >> u32(16)))
+    x = u32(u32(x * u32(0x85EBCA6B)) ^ high)
+    x = u32(x ^ (x >> u32(15)))
+    x = u32(x * u32(0xC2B2AE35))
+    return u32(x ^ (x >> u32(16)))
+
+
+@numba.njit(nogil=True, cache=True)
+def largest_bits(value_bits: Any, bounds: Any, largest: Any) -> None:
+    """The largest magnitude of each block as the bits of a float32, whose order is that of integers, NaN on top."""
+    for b in range(len(bounds) - 1):
+        block = value_bits[bounds[b] : bounds[b + 1]]
+        most = i32(0)
+        for j in range(len(block)):
+            most = max(most, i32(block[j] & i32(0x7FFFFFFF)))
+        largest[b] = most
+
+
+@numba.njit(nogil=True, cache=True)
+def _round_narrow(values: Any, value_bits: Any, first: Any, num_bits: Any, scale: Any, key: Any, fields: Any) -> None:
+    low, high = key
+    fraction, top = i32(31 - num_bits), i32(((1 << num_bits) - 1) << (31 - num_bits))
+    drop, sign_place = u32(num_bits + 1), u32(num_bits)
+    for j in range(len(values)):
+        fixed = min(i32(abs(values[j]) * scale), top)
+        index = i32(fixed + i32(random_word(first + j, low, high) >> drop)) >> fraction
+        sign = u32(u32(value_bits[j]) >> u32(31))
+        fields[j] = u32(u32(index) | u32(sign << sign_place))
+
+
+@numba.njit(nogil=True, cache=True)
+def _round_wide(values: Any, value_bits: Any, first: Any, num_bits: Any, scale: Any, key: Any, fields: Any) -> None:
+    low, high = key
+    top = i64((i64(1) << i64(num_bits)) - i64(1)) << i64(WIDE_FRACTION_BITS)
+    for j in range(len(values)):
+        fixed = min(i64(f64(abs(values[j])) * scale), top)
+        index = (fixed + i64(random_word(first + j, low, high) >> u32(12))) >> i64(WIDE_FRACTION_BITS)
+        fields[j] = u64(index) | (u64(u32(value_bits[j]) >> u32(31)) << u64(num_bits))
+
+
+@numba.njit(nogil=True, cache=True)
+def _round_block(
+    values: Any, value_bits: Any, first: Any, num_bits: Any, value_range: Any, key: Any, fields: Any
+) -> None:
+    """The scale is rounded up where need be, so that the largest magnitude is exactly the top knob."""
+    top = 2.0**num_bits - 1.0
+    if value_range == 0.0:
+        fields[: len(values)] = 0
+    elif num_bits <= NARROW_BITS and value_range >= SMALLEST_NARROW_RANGE:
+        target = top * 2.0 ** (31 - num_bits)
+        scale = f32(target / f64(value_range))
+        if f64(f32(value_range * scale)) < target:
+            scale = f32(scale * f32(1.0 + 2.0**-22))
+        _round_narrow(values, value_bits, first, num_bits, scale, key, fields)
+    else:
+        target = top * 2.0**WIDE_FRACTION_BITS
+        wide_scale = target / f64(value_range)
+        if f64(value_range) * wide_scale < target:
+            wide_scale *= 1.0 + 2.0**-51
+        _round_wide(values, value_bits, first, num_bits, wide_scale, key, fields)
+
+
+@numba.njit(nogil=True, cache=True)
+def _copy(source: Any, target: Any) -> None:
+    for j in range(len(source)):
+        target[j] = source[j]
+
+
+@numba.njit(nogil=True, cache=True)
+def _pack_pairs(fields: Any, count: Any, width: Any, words: Any) -> None:
+    """Fields of at most 32 bits, two at a time; there is an even number of them."""
+    pairs = fields.view(u64)
+    word, used, place, both = u64(0), u64(0), 0, u64(2 * width)
+    for j in range((count + 1) // 2):
+        pair = (pairs[j] & u64(0xFFFFFFFF)) | ((pairs[j] >> u64(32)) << u64(width))
+        word |= pair << used
+        used += both
+        if used >= u64(64):
+            words[place] = word
+            place += 1
+            used -= u64(64)
+            word = pair >> (both - used)
+    words[place] = word
+
+
+@numba.njit(nogil=True, cache=True)
+def _pack_wide(fields: Any, count: Any, width: Any, words: Any) -> None:
+    word, used, place = u64(0), u64(0), 0
+    for j in range(count):
+        word |= fields[j] << used
+        used += u64(width)
+        if used >= u64(64):
+            words[place] = word
+            place += 1
+            used -= u64(64)
+            word = fields[j] >> (u64(width) - used)
+    words[place] = word
+
+
+@numba.njit(nogil=True, cache=True)
+def _unpack_pairs(words: Any, count: Any, width: Any, fields: Any) -> None:
+    pairs = fields.view(u64)
+    mask, place = (u64(1) << u64(width)) - u64(1), u64(0)
+    for j in range((count + 1) // 2):
+        k, shift = place >> u64(6), place & u64(63)
+        pair = (words[k] >> shift) | ((words[k + u64(1)] << u64(1)) << (u64(63) - shift))
+        pairs[j] = (pair & mask) | (((pair >> u64(width)) & mask) << u64(32))
+        place += u64(2 * width)
+
+
+@numba.njit(nogil=True, cache=True)
+def _unpack_wide(words: Any, count: Any, width: Any, fields: Any) -> None:
+    mask, place = (u64(1) << u64(width)) - u64(1), u64(0)
+    for j in range(count):
+        k, shift = place >> u64(6), place & u64(63)
+        fields[j] = ((words[k] >> shift) | ((words[k + u64(1)] << u64(1)) << (u64(63) - shift))) & mask
+        place += u64(width)
+
+
+@numba.njit(nogil=True, cache=True)
+def _add_narrow(fields: Any, num_bits: Any, step: Any, weight: Any, total: Any) -> None:
+    """A value is rounded to float32 before it is weighted, so that decoding and accumulating agree in every bit."""
+    mask, sign_shift = i32((1 << num_bits) - 1), i32(31 - num_bits)
+    for j in range(len(total)):
+        field = i32(fields[j])
+        sign = i32(i32(field << sign_shift) >> i32(31))
+        signed = i32(i32(i32(field & mask) ^ sign) - sign)
+        total[j] += weight * f64(f32(f64(signed) * step))
+
+
+@numba.njit(nogil=True, cache=True)
+def _add_wide(fields: Any, num_bits: Any, step: Any, weight: Any, total: Any) -> None:
+    mask = (u64(1) << u64(num_bits)) - u64(1)
+    for j in range(len(total)):
+        signed = i64(fields[j] & mask)
+        if fields[j] > mask:
+            signed = -signed
+        total[j] += weight * f64(f32(f64(signed) * step))
+
+
+@numba.njit(nogil=True, cache=True)
+def round_and_pack(
+    values: Any, value_bits: Any, bounds: Any, ranges: Any, num_bits: Any, key: Any, packed: Any
+) -> None:
+    """Fill `packed` with the fields of all values; block b is values[bounds[b] : bounds[b + 1]]."""
+    halves = mixed_key(key)
+    narrow, wide = np.zeros(CHUNK, dtype=u32), np.zeros(CHUNK, dtype=u64)
+    words = np.zeros(CHUNK * (num_bits + 1) // 64 + 1, dtype=u64)
+    as_bytes = words.view(u8)
+    block = 0
+    for start in range(0, len(values), CHUNK):
+        end = min(start + CHUNK, len(values))
+        first = start
+        while first < end:
+            last = min(end, bounds[block + 1])
+            part, part_bits, place = values[first:last], value_bits[first:last], first - start
+            if num_bits <= NARROW_BITS:
+                _round_block(part, part_bits, first, num_bits, ranges[block], halves, narrow[place:])
+            else:
+                _round_block(part, part_bits, first, num_bits, ranges[block], halves, wide[place:])
+            first = last
+            if first == bounds[block + 1]:
+                block += 1
+        count = end - start
+        if num_bits <= NARROW_BITS:
+            if count < CHUNK:
+                narrow[count] = 0
+            _pack_pairs(narrow, count, num_bits + 1, words)
+        else:
+            _pack_wide(wide, count, num_bits + 1, words)
+        place = start // 8 * (num_bits + 1)
+        size = (count * (num_bits + 1) + 7) // 8
+        _copy(as_bytes[:size], packed[place : place + size])
+
+
+@numba.njit(nogil=True, cache=True)
+def unpack_and_add(packed: Any, bounds: Any, ranges: Any, num_bits: Any, weight: Any, total: Any) -> None:
+    """total += weight · values; `packed` holds exactly the fields of all of them."""
+    narrow, wide = np.zeros(CHUNK, dtype=u32), np.zeros(CHUNK, dtype=u64)
+    words = np.zeros(CHUNK * (num_bits + 1) // 64 + 1, dtype=u64)
+    as_bytes = words.view(u8)
+    block = 0
+    for start in range(0, len(total), CHUNK):
+        end = min(start + CHUNK, len(total))
+        count, place = end - start, start // 8 * (num_bits + 1)
+        size = (count * (num_bits + 1) + 7) // 8
+        _copy(packed[place : place + size], as_bytes[:size])
+        if num_bits <= NARROW_BITS:
+            _unpack_pairs(words, count, num_bits + 1, narrow)
+        else:
+            _unpack_wide(words, count, num_bits + 1, wide)
+        first = start
+        while first < end:
+            last = min(end, bounds[block + 1])
+            step = f64(ranges[block]) / (2.0**num_bits - 1.0)
+            if num_bits <= NARROW_BITS:
+                _add_narrow(narrow[first - start :], num_bits, step, weight, total[first:last])
+            else:
+                _add_wide(wide[first - start :], num_bits, step, weight, total[first:last])
+            first = last
+            if first == bounds[block + 1]:
+                block += 1

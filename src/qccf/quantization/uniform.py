@@ -1,0 +1,142 @@
+"""Codecs whose size is exactly affine in q: a range for the vector or for each block, a sign and an index a value."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qccf.contracts import MAX_NUM_BITS, IntArray
+from qccf.errors import ConfigError, DivergedError
+from qccf.quantization import wire
+from qccf.quantization.codecs import RANGE_BITS
+from qccf.quantization.protocol import Buffer, Forecast, Vector
+
+INFINITY_BITS = 0x7F800000
+
+
+def block_bounds(num_parameters: int, layer_sizes: Sequence[int], block: int | str | None) -> IntArray:
+    """Where blocks begin and end: one for all values, one a layer, or one for each `block` values."""
+    if not 1 <= num_parameters < 2**32:
+        raise ConfigError(f"a codec takes 1 to 2^32 - 1 values, not {num_parameters:,}.")
+    if block is None:
+        return np.array([0, num_parameters])
+    if block == "layer":
+        if min(layer_sizes, default=0) < 1 or sum(layer_sizes) != num_parameters:
+            raise ConfigError(f"the layer sizes {list(layer_sizes)} do not add up to {num_parameters:,} values.")
+        return np.concatenate([[0], np.cumsum(layer_sizes)])
+    if not isinstance(block, int) or block < 1:
+        raise ConfigError(f'block = {block!r} is not possible: take a number of values, or "layer".')
+    return np.append(np.arange(0, num_parameters, block), num_parameters)
+
+
+def checked_input(vector: Vector, num_parameters: int) -> Vector:
+    """The vector as kernels want it."""
+    values = np.ascontiguousarray(vector, dtype=np.float32)
+    if values.shape != (num_parameters,):
+        raise ValueError(f"the vector has shape {values.shape}, and the codec was built for ({num_parameters},)")
+    return wire.readonly(values)
+
+
+def checked_num_bits(num_bits: int) -> int:
+    if not 1 <= num_bits <= MAX_NUM_BITS:
+        raise ValueError(f"num_bits = {num_bits} is out of range: a value takes 1 to {MAX_NUM_BITS} bits")
+    return int(num_bits)
+
+
+def checked_total(total: NDArray[Any], num_parameters: int) -> NDArray[Any]:
+    if total.shape != (num_parameters,):
+        raise ValueError(f"the total has shape {total.shape}, and the codec was built for ({num_parameters},)")
+    return total
+
+
+def block_ranges(values: Vector, bounds: IntArray) -> NDArray[np.float32]:
+    """The largest magnitude of each block."""
+    from qccf.quantization import kernels
+
+    largest = np.empty(len(bounds) - 1, dtype=np.int32)
+    kernels.largest_bits(values.view(np.int32), bounds, largest)
+    if largest.max() >= INFINITY_BITS:
+        raise DivergedError(
+            "a model with NaN or infinite weights cannot be quantized, for the training diverged: lower "
+            "learning.learning_rate."
+        )
+    return largest.view(np.float32)
+
+
+class UniformCodec:
+    """The paper's quantizer, with a range for each block."""
+
+    affine = True
+
+    def __init__(
+        self,
+        num_parameters: int,
+        layer_sizes: Sequence[int],
+        *,
+        codec_id: int,
+        relative: bool,
+        block: int | str | None = None,
+    ) -> None:
+        self.num_parameters = num_parameters
+        self.codec_id = codec_id
+        self.relative = relative
+        self.bounds = block_bounds(num_parameters, layer_sizes, block)
+        self.num_ranges = len(self.bounds) - 1
+        self.bits_per_index = float(num_parameters)
+        self.overhead_bits = float(num_parameters + RANGE_BITS * self.num_ranges)
+
+    def forecast(self, vector: Vector) -> Forecast:
+        ranges = block_ranges(checked_input(vector, self.num_parameters), self.bounds)
+        return Forecast(0.25 * float(np.diff(self.bounds) @ np.square(ranges, dtype=np.float64)), None)
+
+    def encode(self, vector: Vector, num_bits: int, key: int) -> bytes:
+        from qccf.quantization import kernels
+
+        num_bits = checked_num_bits(num_bits)
+        values = checked_input(vector, self.num_parameters)
+        ranges = block_ranges(values, self.bounds)
+        whole, body = wire.frame(self._body_bytes(num_bits))
+        body[: 4 * self.num_ranges] = ranges.astype("<f4", copy=False).view(np.uint8)
+        kernels.round_and_pack(
+            values,
+            values.view(np.int32),
+            self.bounds,
+            ranges,
+            num_bits,
+            np.uint64(key),
+            body[4 * self.num_ranges :],
+        )
+        return wire.seal(whole, self.codec_id, num_bits, self.num_parameters)
+
+    def size_bits(self, payload: Buffer) -> int:
+        return self._body_bits(wire.stated_num_bits(payload))
+
+    def decode(self, payload: Buffer, num_bits: int) -> Vector:
+        ranges, packed = self._opened(payload, num_bits)
+        values = np.zeros(self.num_parameters, dtype=np.float32)
+        self._add(ranges, packed, num_bits, 1.0, values)
+        return values
+
+    def accumulate(self, payload: Buffer, num_bits: int, weight: float, total: NDArray[Any]) -> None:
+        self._add(*self._opened(payload, num_bits), num_bits, weight, total)
+
+    def _body_bits(self, num_bits: int) -> int:
+        return int(self.bits_per_index) * num_bits + int(self.overhead_bits)
+
+    def _body_bytes(self, num_bits: int) -> int:
+        return -(-self._body_bits(num_bits) // 8)
+
+    def _opened(self, payload: Buffer, num_bits: int) -> tuple[NDArray[np.float32], wire.Bytes]:
+        size = self._body_bytes(num_bits)
+        body = wire.unseal(payload, self.codec_id, num_bits, self.num_parameters, least_bytes=size, most_bytes=size)
+        wire.check_padding(body, self._body_bits(num_bits))
+        return wire.read_ranges(body, self.num_ranges), body[4 * self.num_ranges :]
+
+    def _add(
+        self, ranges: NDArray[np.float32], packed: wire.Bytes, num_bits: int, weight: float, total: NDArray[Any]
+    ) -> None:
+        from qccf.quantization import kernels
+
+        total = checked_total(total, self.num_parameters)
+        kernels.unpack_and_add(packed, self.bounds, ranges, num_bits, float(weight), total)

@@ -1,0 +1,175 @@
+"""The envelope of an upload: a header of 16 bytes, then the codec's body. Bytes that arrive are taken to be hostile.
+
+Header, little-endian: magic (4 bytes), version (1), codec (1), q (2), Z (4), checksum (4). The checksum is the low half
+of the body's XXH3-64, seeded with the eight bytes between magic and checksum, so that it covers these as well.
+"""
+
+import struct
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qccf.contracts import MAX_NUM_BITS
+from qccf.errors import QccfError
+from qccf.quantization.protocol import Buffer
+
+MAGIC = b"QCCF"
+VERSION = 1
+HEADER = struct.Struct("<4sBBHII")
+HEADER_BYTES = HEADER.size
+LARGEST_RANGE = 0x7F7FFFFF
+"""The bits of the largest finite float32: those of infinity, NaN and all that has a sign are larger integers."""
+
+Bytes = NDArray[np.uint8]
+
+
+class PayloadError(QccfError):
+    """A payload that does not say what was asked for."""
+
+
+class MagicError(PayloadError):
+    """Not a payload at all."""
+
+
+class VersionError(PayloadError):
+    """A payload in another version of the format."""
+
+
+class CodecError(PayloadError):
+    """A payload of another codec."""
+
+
+class NumBitsError(PayloadError):
+    """A q that is impossible, or not the one that the client was told."""
+
+
+class CountError(PayloadError):
+    """Fewer values than the model has."""
+
+
+class OversizeError(PayloadError):
+    """A claim that would have the receiver make room for more than it expects."""
+
+
+class ShortPayloadError(PayloadError):
+    """A payload that ends too early."""
+
+
+class TrailingBytesError(PayloadError):
+    """A payload that goes on after its end."""
+
+
+class ChecksumError(PayloadError):
+    """A payload that was damaged."""
+
+
+class RangeError(PayloadError):
+    """A range that is negative, infinite or not a number."""
+
+
+class PaddingError(PayloadError):
+    """Unused bits of the last byte that are not zero."""
+
+
+class TableError(PayloadError):
+    """A frequency table that describes no distribution."""
+
+
+class StreamError(PayloadError):
+    """Entropy-coded data that do not end where their values end."""
+
+
+def frame(body_bytes: int) -> tuple[Bytes, Bytes]:
+    """Room for a payload, and the part of it that is for the body."""
+    whole = np.empty(HEADER_BYTES + body_bytes, dtype=np.uint8)
+    return whole, whole[HEADER_BYTES:]
+
+
+def seal(whole: Bytes, codec_id: int, num_bits: int, num_parameters: int) -> bytes:
+    """Write the header in front of the body."""
+    HEADER.pack_into(whole.data, 0, MAGIC, VERSION, codec_id, num_bits, num_parameters, 0)
+    whole[12:16] = np.frombuffer(checksum(whole.data).to_bytes(4, "little"), dtype=np.uint8)
+    return whole.tobytes()
+
+
+def checksum(payload: Buffer) -> int:
+    """What the header of these bytes ought to say."""
+    import xxhash  # the decision core works without it
+
+    seed = int.from_bytes(payload[4:12], "little")
+    return int(xxhash.xxh3_64_intdigest(payload[HEADER_BYTES:], seed=seed)) & 0xFFFFFFFF
+
+
+def unseal(
+    payload: Buffer, codec_id: int, num_bits: int, num_parameters: int, *, least_bytes: int, most_bytes: int
+) -> Bytes:
+    """The body of an intact payload of that codec, q and Z whose body is within the given lengths."""
+    view = flat(payload)
+    codec, bits, count, stated = _read_header(view)
+    if codec != codec_id:
+        raise CodecError(f"the payload is of codec {codec}, and codec {codec_id} was asked for.")
+    if bits != num_bits:
+        raise NumBitsError(f"the payload has {bits} bits an index, and {num_bits} were asked for.")
+    if count > num_parameters:
+        raise OversizeError(f"the payload claims {count:,} values, and the model has {num_parameters:,}.")
+    if count < num_parameters:
+        raise CountError(f"the payload has {count:,} values, and the model has {num_parameters:,}.")
+    body = len(view) - HEADER_BYTES
+    if body < least_bytes:
+        raise ShortPayloadError(f"the payload's body has {body:,} bytes, and at least {least_bytes:,} are needed.")
+    if body > most_bytes:
+        raise TrailingBytesError(f"the payload's body has {body:,} bytes, and at most {most_bytes:,} are possible.")
+    found = checksum(view)
+    if stated != found:
+        raise ChecksumError(f"the payload's checksum is {stated:08x}, and its bytes give {found:08x}.")
+    return readonly(np.frombuffer(view, dtype=np.uint8, offset=HEADER_BYTES))
+
+
+def stated_num_bits(payload: Buffer) -> int:
+    """q as the header says it."""
+    return _read_header(flat(payload))[1]
+
+
+def _read_header(view: memoryview) -> tuple[int, int, int, int]:
+    """Codec, q, Z and checksum of what looks like a payload."""
+    if len(view) < HEADER_BYTES:
+        raise ShortPayloadError(f"the payload has {len(view)} bytes, less than its header of {HEADER_BYTES}.")
+    magic, version, codec, bits, count, stated = HEADER.unpack_from(view)
+    if magic != MAGIC:
+        raise MagicError(f"the payload begins with {magic!r}, not with {MAGIC!r}.")
+    if version != VERSION:
+        raise VersionError(f"the payload has version {version}, and only version {VERSION} is understood.")
+    if not 1 <= bits <= MAX_NUM_BITS:
+        raise NumBitsError(f"the payload has {bits} bits an index, and 1 to {MAX_NUM_BITS} are possible.")
+    return codec, bits, count, stated
+
+
+def flat(payload: Buffer) -> memoryview:
+    """The same bytes in one row."""
+    view = memoryview(payload)
+    return view.cast("B") if view.c_contiguous else memoryview(view.tobytes())
+
+
+def readonly(array: NDArray[Any]) -> NDArray[Any]:
+    """A view that cannot be written: kernels are compiled once for these, not once for each kind of owner."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def read_ranges(body: Bytes, count: int) -> NDArray[np.float32]:
+    """The ranges at the beginning of a body that is long enough for them."""
+    bits = np.frombuffer(body[: 4 * count].tobytes(), dtype="<u4")
+    wrong = np.flatnonzero(bits > LARGEST_RANGE)
+    if len(wrong):
+        value = bits.view("<f4")[wrong[0]]
+        raise RangeError(f"range {wrong[0]} of the payload is {value}, and a range is finite and not negative.")
+    return bits.view("<f4")
+
+
+def check_padding(body: Bytes, num_bits: int) -> None:
+    """The body ends with `num_bits` bits in use; those that fill its last byte must be zero."""
+    spare = -num_bits % 8
+    if spare and body[-1] >> (8 - spare):
+        raise PaddingError(f"the last byte of the payload is {body[-1]:#04x}, and its {spare} unused bits must be 0.")
