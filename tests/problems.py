@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from qccf.config import load_scenario
-from qccf.contracts import Constants, Observation, Statistics
+from qccf.contracts import MAX_NUM_BITS, Constants, Observation, Statistics
 from qccf.control.problem import RoundProblem
 from qccf.world import build_world
 
@@ -55,6 +55,20 @@ def random_problem(
         participation_queue=budget + float(signs[0] * 10 ** rng.uniform(-2, 1.5)),
         quantization_queue=constants.quantization_budget + float(signs[1] * 10 ** rng.uniform(-2, 2)),
     )
+
+
+def coded_problem(problem: RoundProblem, rng: np.random.Generator, *, listed: bool) -> RoundProblem:
+    """The same round with a codec of its own: other affine sizes, or sizes that are listed and grow unevenly."""
+    s, c = problem.observation.statistics, problem.constants
+    scales = 0.25 * c.num_parameters * np.square(s.weight_ranges) * 10 ** rng.uniform(-3, 0.5, s.num_clients)
+    s = replace(s, error_scales=scales)
+    if listed:
+        steps = c.num_parameters * rng.lognormal(-1.0, 1.0, (s.num_clients, MAX_NUM_BITS))
+        s = replace(s, upload_bits=np.cumsum(steps, axis=1))
+    else:
+        a, b = c.num_parameters * rng.uniform(0.3, 1.5), c.num_parameters * rng.uniform(0.0, 2.0)
+        c = replace(c, bits_per_index=float(a), overhead_bits=float(b))
+    return replace(problem, observation=replace(problem.observation, statistics=s), constants=c)
 
 
 def typical_problem(num_clients: int, num_channels: int, seed: int = 0, size_std: float = 300.0) -> RoundProblem:

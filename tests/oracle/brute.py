@@ -9,13 +9,31 @@ import math
 from qccf.control.problem import RoundProblem
 
 
+def payload(problem: RoundProblem, client: int, bits: int) -> float:
+    """ℓ: Zq + Z + 32, unless a codec says otherwise."""
+    c, listed = problem.constants, problem.observation.statistics.upload_bits
+    if listed is not None:
+        return float(listed[client, bits - 1])
+    if c.bits_per_index is not None and c.overhead_bits is not None:
+        return c.bits_per_index * bits + c.overhead_bits
+    return c.num_parameters * bits + c.num_parameters + 32
+
+
+def error_bound(problem: RoundProblem, client: int, bits: int) -> float:
+    """Lemma 1, or a codec's own c."""
+    s = problem.observation.statistics
+    if s.error_scales is not None:
+        return float(s.error_scales[client]) / (2**bits - 1) ** 2
+    return problem.constants.num_parameters * float(s.weight_ranges[client]) ** 2 / (4 * (2**bits - 1) ** 2)
+
+
 def slowest_frequency(problem: RoundProblem, client: int, channel: int, bits: int) -> float | None:
     """S(q), or None where the deadline cannot be met at all."""
     c = problem.constants
     rate = float(problem.rates_bps[client, channel])
     if rate <= 0:
         return None
-    left = c.deadline_s - (c.num_parameters * bits + c.num_parameters + 32) / rate
+    left = c.deadline_s - payload(problem, client, bits) / rate
     if left <= 0:
         return None
     frequency = max(
@@ -33,7 +51,7 @@ def energy(problem: RoundProblem, client: int, channel: int, bits: int, frequenc
         * float(problem.dataset_sizes[client])
         * frequency**2
     )
-    upload = c.transmit_power_w * (c.num_parameters * (bits + 1) + 32) / float(problem.rates_bps[client, channel])
+    upload = c.transmit_power_w * payload(problem, client, bits) / float(problem.rates_bps[client, channel])
     return compute + upload
 
 
@@ -53,7 +71,7 @@ def objective(problem: RoundProblem, channels: list[int], bits: list[int]) -> fl
             continue
         weight = size / present
         data += 4 * tau * (1 - size / everybody) * g2 + a1 * weight * g2 + a2 * weight * s2
-        error += weight * c.num_parameters * smooth * float(s.weight_ranges[i]) ** 2 / (8 * (2 ** bits[i] - 1) ** 2)
+        error += weight * smooth / 2 * error_bound(problem, i, bits[i])
         frequency = slowest_frequency(problem, i, channel, bits[i])
         if frequency is None:
             return math.inf
@@ -65,7 +83,7 @@ def objective(problem: RoundProblem, channels: list[int], bits: list[int]) -> fl
     )
 
 
-def best_bits(problem: RoundProblem, client: int, channel: int, total: float, most: int = 40) -> tuple[int, float]:
+def best_bits(problem: RoundProblem, client: int, channel: int, total: float, most: int = 32) -> tuple[int, float]:
     """The whole number of bits with the least J3 for one pair when S = total, and that J3; (0, inf) if infeasible."""
     c, s = problem.constants, problem.observation.statistics
     pressure = problem.quantization_queue - c.quantization_budget
@@ -75,9 +93,7 @@ def best_bits(problem: RoundProblem, client: int, channel: int, total: float, mo
         if frequency is None:
             break
         weight = float(s.dataset_sizes[client]) / total
-        error = (
-            weight * c.num_parameters * c.smoothness * float(s.weight_ranges[client]) ** 2 / (8 * (2**bits - 1) ** 2)
-        )
+        error = weight * c.smoothness / 2 * error_bound(problem, client, bits)
         value = pressure * error + c.energy_weight * energy(problem, client, channel, bits, frequency)
         if value < best[1]:
             best = (bits, value)

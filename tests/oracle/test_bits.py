@@ -16,7 +16,7 @@ from qccf.control.bits_closed_form import (
 from qccf.control.bits_exact import ExactPairs
 from qccf.control.problem import RoundProblem
 from tests.oracle import brute
-from tests.problems import random_problem
+from tests.problems import coded_problem, random_problem
 
 
 def all_pairs(problem: RoundProblem) -> tuple[np.ndarray, np.ndarray]:
@@ -30,10 +30,13 @@ def some_total(problem: RoundProblem, rng: np.random.Generator) -> float:
     return float(max(problem.dataset_sizes[:taken].sum(), problem.dataset_sizes.max()))
 
 
-def test_exact_is_brute_force() -> None:
+@pytest.mark.parametrize("codec", ["the paper's", "affine", "listed"])
+def test_exact_is_brute_force(codec: str) -> None:
     rng = np.random.default_rng(21)
     for _ in range(15):
         problem = random_problem(rng, below=0.3)
+        if codec != "the paper's":
+            problem = coded_problem(problem, rng, listed=codec == "listed")
         total = some_total(problem, rng)
         pairs = ExactPairs(problem)
         rows, columns = all_pairs(problem)
@@ -53,6 +56,8 @@ def test_closed_form_is_the_exact_optimum_on_100_000_pairs() -> None:
     compared = 0
     while compared < 100_000:
         problem = random_problem(rng, num_clients=20, num_channels=20)
+        if compared % 800 == 0:  # every other round with another codec
+            problem = coded_problem(problem, rng, listed=False)
         total = some_total(problem, rng)
         rows, columns = all_pairs(problem)
         exact, closed = ExactPairs(problem), ClosedFormPairs(problem)

@@ -10,9 +10,9 @@ from qccf.control.channels_genetic import _cross, _fitness, _repair
 from qccf.control.matching import match_everyone
 from qccf.control.problem import RoundProblem, objective
 from qccf.control.solve import solve_round
-from qccf.errors import SolverError
+from qccf.errors import ConfigError, SolverError
 from tests.oracle import brute
-from tests.problems import random_problem, typical_problem
+from tests.problems import coded_problem, random_problem, typical_problem
 
 
 def relative(problem: RoundProblem, difference: float, value: float) -> float:
@@ -28,6 +28,30 @@ def test_exhaustive_is_the_brute_force_optimum() -> None:
         found = objective(problem, solve_exhaustive(problem, ExactPairs(problem)))
         true = brute.optimum(problem, most_bits=9)
         assert relative(problem, found - true, true) <= 1e-9
+
+
+def test_listed_sizes_are_solved_exactly() -> None:
+    rng = np.random.default_rng(15)
+    for _ in range(15):
+        problem = random_problem(rng, num_clients=int(rng.integers(1, 4)), num_channels=int(rng.integers(1, 4)))
+        problem = coded_problem(problem, rng, listed=True)
+        found = objective(problem, solve_exhaustive(problem, ExactPairs(problem)))
+        true = brute.optimum(problem, most_bits=9)
+        assert relative(problem, found - true, true) <= 1e-9
+    for _ in range(150):
+        problem = coded_problem(random_problem(rng), rng, listed=True)
+        pairs = ExactPairs(problem)
+        allocation, bound = solve_assignment(problem, pairs)
+        best = objective(problem, solve_exhaustive(problem, pairs))
+        assert relative(problem, objective(problem, allocation) - best, best) <= 1e-9
+        assert relative(problem, bound - best, best) <= 1e-9
+
+
+def test_closed_forms_refuse_listed_sizes() -> None:
+    rng = np.random.default_rng(16)
+    problem = coded_problem(random_problem(rng), rng, listed=True)
+    with pytest.raises(ConfigError, match="needs a codec whose bits are affine"):
+        solve_round(problem, inner="closed-form")
 
 
 def test_objective_is_the_papers_formula() -> None:
