@@ -19,15 +19,19 @@ from qccf.wireless.fading import rician_power_quantile
 
 RARE = 1e-6
 
-AT_LEAST_TWO_BITS = ("model", "update", "block", "update+block")
-"""Codecs that need a sign and a bit for every parameter; of the others nothing is known before they run."""
+TWO_BITS_AT_LEAST = ("model", "update", "block", "update+block")
+"""Codecs that need a sign and a bit for every parameter."""
+
+ANY_UPLOAD_BITS = 64.0
+"""Of other codecs no more is known before they run than that an upload has a range and a size."""
 
 
 def needed_rates_bps(scenario: Scenario, dataset_sizes: FloatArray) -> FloatArray:
-    """The rate at which one bit a parameter just meets the deadline at the highest frequency; infinite if none does."""
+    """The rate at which the smallest upload just meets the deadline at the highest frequency; infinite if none does."""
     constants = scenario.constants()
     time_left_s = constants.deadline_s - training_cycles(dataset_sizes, constants) / constants.frequency_max_hz
-    bits = slope_bits(constants) + overhead_bits(constants) if scenario.codec.name in AT_LEAST_TWO_BITS else 0.0
+    whole = scenario.codec.name in TWO_BITS_AT_LEAST
+    bits = slope_bits(constants) + overhead_bits(constants) if whole else ANY_UPLOAD_BITS
     return np.where(time_left_s > 0.0, bits / np.where(time_left_s > 0.0, time_left_s, 1.0), np.inf)
 
 
@@ -51,12 +55,18 @@ def require_feasible(scenario: Scenario, cell: Cell, dataset_sizes: FloatArray) 
     mean_size = scenario.data.dataset_size_mean
     typical_bps = float(needed_rates_bps(scenario, np.array([mean_size]))[0])
     raise InfeasibleError(
-        f"no client can ever upload within device.deadline_s = {d.deadline_s:g}: one bit for each of "
-        f"{scenario.learning.num_parameters:,} parameters needs {typical_bps / 1e6:.1f} Mb/s after training on "
-        f"{mean_size:g} samples ({needed_bps[best] / 1e6:.1f} Mb/s on {dataset_sizes[best]:g}), but the best link "
-        f"({cell.distances_m[best]:.0f} m, radio.bandwidth_hz = {scenario.radio.bandwidth_hz:g}) has "
-        f"{best_bps[best] / 1e6:.1f} Mb/s at its best; {_remedies(scenario, typical_bps)}."
+        f"no client can ever upload within device.deadline_s = {d.deadline_s:g}: {_smallest(scenario)} needs "
+        f"{typical_bps / 1e6:.3g} Mb/s after training on {mean_size:g} samples ({needed_bps[best] / 1e6:.3g} Mb/s on "
+        f"{dataset_sizes[best]:g}), but the best link ({cell.distances_m[best]:.0f} m, radio.bandwidth_hz = "
+        f"{scenario.radio.bandwidth_hz:g}) has {best_bps[best] / 1e6:.3g} Mb/s at its best; "
+        f"{_remedies(scenario, typical_bps)}."
     )
+
+
+def _smallest(scenario: Scenario) -> str:
+    if scenario.codec.name in TWO_BITS_AT_LEAST:
+        return f"one bit for each of {scenario.learning.num_parameters:,} parameters"
+    return f"an upload of {ANY_UPLOAD_BITS:g} bits"
 
 
 def _loss_db(scenario: Scenario, distance_m: float) -> float:

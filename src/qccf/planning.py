@@ -18,6 +18,7 @@ from qccf.cost import settle
 from qccf.errors import ConfigError
 from qccf.policies import build_policy
 from qccf.random import stream
+from qccf.sections import PAPERS_CODEC
 from qccf.soundness import checked_decision, checked_state
 from qccf.world import World, build_world
 
@@ -48,7 +49,11 @@ def plan(
     num_seeds: int,
     on_progress: Callable[[str, int], None] | None = None,
 ) -> list[PlannedRun]:
-    """Every policy in the same worlds: same places, sizes and fading, seed by seed."""
+    """Every policy in the same worlds: same places, sizes and fading, seed by seed.
+
+    Uploads cost what the paper's quantizer makes of them: of other codecs nothing is known without training.
+    """
+    scenario = scenario.with_codec(PAPERS_CODEC)
     model = StatisticsModel(scenario)
     first = scenario.federation.seed
     worlds = [build_world(scenario, first + k) for k in range(num_seeds)]

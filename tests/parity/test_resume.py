@@ -24,7 +24,7 @@ from pathlib import Path
 from qccf.simulation.loop import simulate
 from tests.tiny import tiny_dataset, tiny_scenario
 pause = float(sys.argv[2])
-simulate(tiny_scenario(), sys.argv[3], out=Path(sys.argv[1]), dataset=tiny_dataset(),
+simulate(tiny_scenario(f"codec.name={sys.argv[4]}"), sys.argv[3], out=Path(sys.argv[1]), dataset=tiny_dataset(),
          callbacks=[lambda progress: (print(len(progress.ledger), flush=True), time.sleep(pause))])
 print("done", flush=True)
 """
@@ -41,14 +41,17 @@ def assert_same(first: Run, second: Run) -> None:
     assert first.summary == second.summary
 
 
-@pytest.mark.parametrize("policy", ["qccf", "principle"])
-def test_killed_at_random_moments_and_resumed(policy: str, tmp_path: Path) -> None:
-    reference = run_to_the_end(policy)
+@pytest.mark.parametrize(("policy", "codec"), [("qccf", "update+block+entropy"), ("principle", "model")])
+def test_killed_at_random_moments_and_resumed(policy: str, codec: str, tmp_path: Path) -> None:
+    reference = run_to_the_end(policy, None, f"codec.name={codec}")
     chance = random.Random(policy)
     kills = 0
     for _ in range(40):
         process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(tmp_path), "0.05", policy], cwd=ROOT, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", PROGRAM, str(tmp_path), "0.05", policy, codec],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert process.stdout is not None
         first = process.stdout.readline()
@@ -62,7 +65,7 @@ def test_killed_at_random_moments_and_resumed(policy: str, tmp_path: Path) -> No
         process.stdout.close()
         kills += 1
     assert kills >= 2
-    assert_same(run_to_the_end(policy, tmp_path), reference)
+    assert_same(run_to_the_end(policy, tmp_path, f"codec.name={codec}"), reference)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
@@ -139,7 +142,10 @@ def test_checkpoints_may_be_rarer(tmp_path: Path) -> None:
 
 def test_ctrl_c_stops_cleanly_after_writing(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(tmp_path), "0.3", "qccf"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PROGRAM, str(tmp_path), "0.3", "qccf", "model"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     process.stdout.readline()

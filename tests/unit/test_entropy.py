@@ -91,6 +91,11 @@ def test_extreme_magnitudes_survive() -> None:
             assert np.isfinite(back).all()
             if num_bits > 1:
                 np.testing.assert_allclose(back, vector, rtol=1e-3)
+    huge = np.zeros(300, dtype=np.float32)
+    huge[5] = 3.4e38  # lies between 4 and 5 steps, and 5 are more than a float32 can hold
+    codec = build_codec("model+entropy", 300, [300])
+    back = [float(codec.decode(codec.encode(huge, 1, key), 1)[5]) for key in range(20)]
+    assert max(back) == np.finfo(np.float32).max
     alone = np.zeros(100_000, dtype=np.float32)
     alone[77] = -1.0  # far above the mean: the scale is an eighth of it
     codec = build_codec("model+entropy", 100_000, [100_000])
@@ -117,7 +122,7 @@ def test_symbols_and_the_bits_beside_them_by_hand() -> None:
         packed |= field << place
         place += width
     total = np.ones(6)
-    extra = np.array([packed, 0], dtype=np.uint64)
+    extra = np.array([packed, 0], dtype=np.uint64).view(np.uint8)
     add_symbols(symbols, extra, np.array([0, 6]), np.array([6.0], dtype=np.float32), 2, 0.5, total)
     np.testing.assert_array_equal(total, 1.0 + np.array([0.0, -15.0, 16.0, -17.0, 31.0, -35.0]))
 

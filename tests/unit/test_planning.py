@@ -167,7 +167,7 @@ def test_every_inner_solution_runs_silently(tmp_path: Path, change: list[str]) -
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["paper-table"], "needs 28.0 Mb/s"),
+        (["paper-table"], "needs 28 Mb/s"),
         (["quick", "--seeds", "0"], "--seeds 0 is out of range"),
         (["quick", "--rounds", "0"], "federation.rounds = 0"),
         (["quick", "--policy", "best"], "policy 'best' is not one of"),

@@ -95,12 +95,34 @@ def test_compare_runs_all_policies_and_goes_on_where_it_stopped(tmp_path: Path, 
     assert json.loads((out / "summary.json").read_text()) == summaries
 
 
+def test_compare_takes_codecs(tmp_path: Path, capsys) -> None:
+    out = tmp_path / "codecs"
+    command = ["compare", "femnist", *settings("federation.rounds=3"), "--policies", "qccf", "--out", str(out)]
+    assert main([*command, "--codecs", "model,update+entropy"]) == 0
+    shown = capsys.readouterr().out
+    assert "update+entropy" in shown
+    assert "Floor:" in shown
+    assert [s["label"] for s in json.loads((out / "summary.json").read_text())] == ["model", "update+entropy"]
+    assert sorted(p.name for p in out.iterdir() if p.is_dir()) == ["figures", "model-seed0", "update+entropy-seed0"]
+    assert main([*command, "--codecs", "model,nothing"]) == 2
+    assert "codec 'nothing' is not one of model, update" in capsys.readouterr().err
+
+
+def test_run_takes_a_codec_and_has_a_default(tmp_path: Path) -> None:
+    kept = [value for value in (*SETTINGS, "data.dataset=tiny", "federation.rounds=2") if value != "codec.name=model"]
+    plain = [part for value in kept for part in ("--set", value)]
+    for arguments, codec in (([], "update+entropy"), (["--codec", "block"], "block")):
+        out = tmp_path / codec
+        assert main(["run", "femnist", *plain, *arguments, "--out", str(out)]) == 0
+        assert json.loads((out / "summary.json").read_text())["codec"] == codec
+
+
 def test_mistakes_are_found_before_anything_runs(tmp_path: Path, capsys) -> None:
     cases = [
         (["run", "femnist", "--policy", "nothing"], "policy 'nothing'"),
         (["compare", "quick", "--policies", "qccf,nothing"], "policy 'nothing'"),
         (["compare", "quick", "--seeds", "0"], "--seeds 0"),
-        (["run", "paper-table"], "needs 28.0 Mb/s"),
+        (["run", "paper-table"], "needs 28 Mb/s"),
         (["run", "femnist", "--set", "data.dataset=nothing"], "nothing"),
         (
             ["run", "femnist", *settings("data.dataset_size_mean=5000", "device.cycles_per_sample=100")],

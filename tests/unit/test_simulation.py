@@ -11,6 +11,7 @@ import qccf
 from qccf.config import load_scenario
 from qccf.errors import ConfigError
 from qccf.policies import POLICIES
+from qccf.quantization.table import CODECS
 from qccf.simulation.clients import Clients, resolve_device, resolve_precision
 from qccf.simulation.loop import simulate
 from qccf.world import build_world
@@ -57,6 +58,49 @@ def test_lost_uploads_are_paid_for_and_not_aggregated() -> None:
     assert run.rounds["train_loss"].isna().all()
     assert run.summary["energy_j"] > 0.0
     assert run.rounds["test_accuracy"].nunique() == 1
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_codec_trains(codec: str) -> None:
+    run = qccf.simulate(tiny_scenario(f"codec.name={codec}"), "qccf", dataset=tiny_dataset())
+    assert run.summary["codec"] == codec
+    assert run.summary["test_accuracy"] > 0.4
+    sent = run.clients[run.clients["arrived"]]
+    assert len(sent) > 0
+    if codec.endswith("entropy"):
+        assert (sent["payload_bits"] % 8 == 0).all()
+        assert (sent["payload_bits"] != sent["expected_bits"]).any()
+    else:
+        assert (sent["payload_bits"] == sent["expected_bits"]).all()
+        ranges = 6 if codec.endswith("block") else 1  # 650 values in blocks of 128
+        assert (sent["payload_bits"] == 650 * (sent["num_bits"] + 1) + 32 * ranges).all()
+    rate, power = sent["rate_bps"], run_power_w()
+    np.testing.assert_allclose(sent["upload_energy_j"], power * sent["payload_bits"] / rate)
+
+
+def run_power_w() -> float:
+    return tiny_scenario().radio.transmit_power_w
+
+
+def test_an_upload_that_turns_out_too_large_misses_its_deadline() -> None:
+    """Everybody plans for a quarter of what it sends, at a frequency that leaves no room for more."""
+    scenario = tiny_scenario("codec.name=tests.tiny:Optimist", "federation.rounds=3", "radio.bandwidth_hz=1e4")
+    run = qccf.simulate(scenario, "qccf", dataset=tiny_dataset())
+    late = run.clients[run.clients["missed"]]
+    assert len(late) > 0
+    assert (late["payload_bits"] > 3 * late["expected_bits"]).all()
+    assert not late["arrived"].any()
+    np.testing.assert_allclose(late["latency_s"], scenario.device.deadline_s)
+    assert late["loss"].isna().all()
+    assert (late["upload_energy_j"] > 0).all()
+
+
+def test_the_floor_is_computing_alone() -> None:
+    run = qccf.simulate(tiny_scenario(), "qccf", dataset=tiny_dataset())
+    d = tiny_scenario().device
+    sizes = run.clients["dataset_size"]
+    by_hand = (d.energy_coefficient * 2 * d.cycles_per_sample * sizes * d.frequency_min_hz**2).sum()
+    assert run.summary["floor_j"] == pytest.approx(by_hand)
 
 
 def test_evaluation_can_be_rarer_but_the_last_round_counts() -> None:

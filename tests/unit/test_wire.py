@@ -1,6 +1,8 @@
 """The wire: exact sizes, the bytes of an example by hand, and a refusal of its own for each thing that can be wrong."""
 
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -47,6 +49,25 @@ def test_an_example_by_hand() -> None:
     assert payload[:12] == b"QCCF" + bytes([1, 0, 2, 0, 5, 0, 0, 0])
     assert payload[16:] == body
     assert codec.decode(payload, 2).tolist() == [3.0, -1.0, 0.0, 2.0, -3.0]
+
+
+def test_E9_the_largest_magnitude_is_always_the_top_knob() -> None:
+    """Also where the factor that takes it there is no float: it is rounded up then, not to the nearest."""
+    rng = np.random.default_rng(0)
+    for count, num_bits, repeats in ((64, 14, 500), (64, 16, 500), (200_000, 17, 20), (200_000, 32, 20)):
+        codec = build_codec("model", count, [count])
+        for value_range in rng.lognormal(size=repeats).astype(np.float32):
+            vector = np.full(count, -value_range)
+            np.testing.assert_array_equal(codec.decode(codec.encode(vector, num_bits, 1), num_bits), vector)
+
+
+def test_a_codec_is_built_without_what_only_payloads_need() -> None:
+    code = (
+        "import sys; from qccf.quantization.table import CODECS, build_codec;"
+        "[build_codec(name, 5, [2, 3]) for name in CODECS];"
+        "print([m for m in ('numba', 'constriction', 'xxhash') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
 def test_the_checksum_is_fixed() -> None:

@@ -17,6 +17,7 @@ from qccf.errors import ConfigError
 from qccf.files import write_text_whole, write_whole
 from qccf.planning import plan, plan_to_json, summarise
 from qccf.policies import POLICIES
+from qccf.sections import PAPERS_CODEC
 
 
 def plan_command(options: argparse.Namespace) -> int:
@@ -26,6 +27,11 @@ def plan_command(options: argparse.Namespace) -> int:
     if options.rounds is not None:
         overrides.append(f"federation.rounds={options.rounds}")
     scenario = load_scenario(options.scenario, overrides)
+    if "name" in scenario.codec.model_fields_set and scenario.codec.name != PAPERS_CODEC:
+        print(
+            f"qccf: codec.name = {scenario.codec.name!r} is not used: a plan is of the paper's codec", file=sys.stderr
+        )
+    scenario = scenario.with_codec(PAPERS_CODEC)
     policies = list(dict.fromkeys(options.policies or [*POLICIES, scenario.policy.name]))
     out: Path = options.out or Path("runs") / f"plan-{Path(options.scenario).stem}"
     first = scenario.federation.seed

@@ -18,6 +18,7 @@ from qccf.errors import ConfigError
 from qccf.files import write_text_whole, write_whole
 from qccf.learning.datasets import Dataset, data_folder, load_dataset
 from qccf.policies import POLICIES
+from qccf.sections import PAPERS_CODEC
 from qccf.simulation.loop import Run, simulate
 
 
@@ -52,14 +53,14 @@ def compare_command(options: argparse.Namespace) -> int:
     seeds = range(scenario.federation.seed, scenario.federation.seed + options.seeds)
     out: Path = options.out or Path("runs") / f"compare-{Path(options.scenario).stem}"
     for codec in codecs:
-        prepare(with_codec(scenario, codec), policies, seeds, out)
+        prepare(scenario.with_codec(codec), policies, seeds, out)
     dataset = _dataset(scenario, options)
     console = Console()
     runs: list[Run] = []
     for seed, name, codec in itertools.product(seeds, policies, codecs):
         label = ", ".join([name] * (len(policies) > 1 or len(codecs) == 1) + [codec] * (len(codecs) > 1))
         folder = out / f"{_slug(label)}-seed{seed}"
-        run = _simulate(with_codec(scenario, codec), name, seed, folder, dataset, console, options)
+        run = _simulate(scenario.with_codec(codec), name, seed, folder, dataset, console, options)
         runs.append(replace(run, summary={**run.summary, "label": label}))
         if not run.finished:
             return _farewell(console, out, dataset, runs, "the same command again")
@@ -145,11 +146,7 @@ def _scenario_of(folder: Path) -> Path:
 
 def _papers_codec(scenario: Scenario) -> str:
     """The paper's comparison is of its own codec, unless the scenario names one."""
-    return scenario.codec.name if "name" in scenario.codec.model_fields_set else "model"
-
-
-def with_codec(scenario: Scenario, name: str) -> Scenario:
-    return scenario.model_copy(update={"codec": scenario.codec.model_copy(update={"name": name})})
+    return scenario.codec.name if "name" in scenario.codec.model_fields_set else PAPERS_CODEC
 
 
 def _slug(label: str) -> str:

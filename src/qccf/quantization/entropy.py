@@ -132,9 +132,7 @@ class EntropyCodec:
         bounded = np.clip(scales, limits.smallest_subnormal, limits.max).astype(np.float32)
         return np.where(peaks > 0.0, bounded, np.float32(0.0))
 
-    def _opened(
-        self, payload: Buffer, num_bits: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.uint64]]:
+    def _opened(self, payload: Buffer, num_bits: int) -> tuple[NDArray[np.float32], NDArray[np.int32], wire.Bytes]:
         from qccf.quantization import entropy_kernels as kernels
 
         start = 4 * self.num_scales + COUNTS.size
@@ -172,9 +170,7 @@ class EntropyCodec:
         if len(body) > size:
             raise wire.TrailingBytesError(f"the payload's body has {len(body):,} bytes, and it ends at {size:,}.")
         wire.check_padding(body, extra_bits)
-        extra = np.zeros(extra_bits // 64 + 2, dtype=np.uint64)
-        extra.view(np.uint8)[: size - extra_at] = body[extra_at:]
-        return scales, symbols, extra
+        return scales, symbols, np.append(body[extra_at:], np.zeros(8, dtype=np.uint8))
 
 
 def frequency_table(counts: IntArray) -> wire.Bytes:

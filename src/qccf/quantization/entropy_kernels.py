@@ -10,7 +10,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from qccf.quantization.kernels import CHUNK, mixed_key, random_word
+from qccf.quantization.kernels import CHUNK, load64, mixed_key, random_word
 
 DIRECT = 16
 _OFFSET = 8 * (1023 + 4) - DIRECT
@@ -53,7 +53,7 @@ def _round(values: Any, first: Any, inverse_step: Any, key: Any, carried: Any, i
     low, high = key
     for j in range(len(values)):
         if (first + j) % GROUP == 0:
-            carried = random_word((first + j) // GROUP, low, high)
+            carried = random_word(u32((first + j) // GROUP), low, high)
         exact = f64(abs(values[j])) * inverse_step
         below = np.floor(exact)
         advanced = u32(carried + u32(i64((exact - below) * 4294967296.0)))
@@ -120,9 +120,12 @@ def extra_bits(symbols: Any) -> Any:
 
 @numba.njit(nogil=True, cache=True)
 def add_symbols(symbols: Any, extra: Any, bounds: Any, scales: Any, num_bits: Any, weight: Any, total: Any) -> None:
-    """total += weight · values. Magnitudes stop at the largest float32, which only absurd scales reach."""
+    """total += weight · values; `extra` has eight bytes to spare.
+
+    Magnitudes stop at the largest float32, which only absurd scales reach.
+    """
     largest = f64(np.finfo(np.float32).max)
-    place = u64(0)
+    place: Any = 0
     for block in range(len(bounds) - 1):
         step = f64(scales[block]) / (2.0**num_bits - 1.0)
         for i in range(bounds[block], bounds[block + 1]):
@@ -133,11 +136,8 @@ def add_symbols(symbols: Any, extra: Any, bounds: Any, scales: Any, num_bits: An
             if symbol >= DIRECT:
                 width += u64((symbol - DIRECT) // 8 + 1)
                 index = u64(8 + (symbol - DIRECT) % 8) << (width - u64(1))
-            k, shift = place >> u64(6), place & u64(63)
-            field = ((extra[k] >> shift) | ((extra[k + u64(1)] << u64(1)) << (u64(63) - shift))) & (
-                (u64(1) << width) - u64(1)
-            )
-            place += width
+            field = (load64(extra, place >> 3) >> u64(place & 7)) & ((u64(1) << width) - u64(1))
+            place += i64(width)
             magnitude = f32(min(f64(index | (field >> u64(1))) * step, largest))
             total[i] += weight * f64(-magnitude if field & u64(1) else magnitude)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba.extending import intrinsic
 
 CHUNK = 2048
 """Values worked on at a time, a multiple of 64 so that each chunk begins with a whole byte and fits a fast cache."""
@@ -28,6 +29,35 @@ WIDE_FRACTION_BITS = 20
 u8, u32, u64, i32, i64, f32, f64 = np.uint8, np.uint32, np.uint64, np.int32, np.int64, np.float32, np.float64
 
 
+def _operator32(name: str) -> Any:
+    """An operation of LLVM on 32-bit numbers. Numba's own give 64-bit results, and half as many fit a register."""
+
+    def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return getattr(builder, name)(*arguments)
+
+    @intrinsic
+    def operate(_context: Any, _first: Any, _second: Any) -> Any:
+        return numba.uint32(numba.uint32, numba.uint32), build
+
+    return operate
+
+
+def _load64(_context: Any, array: Any, _place: Any) -> Any:
+    """The eight bytes of an array from any place on, as one number."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        start = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        word = context.get_value_type(numba.uint64).as_pointer()
+        return builder.load(builder.bitcast(builder.gep(start, [arguments[1]]), word), align=1)
+
+    return numba.uint64(array, numba.int64), build
+
+
+load64: Any = intrinsic(_load64)
+add32, mul32, xor32, or32 = (_operator32(name) for name in ("add", "mul", "xor", "or_"))
+left32, right32 = (_operator32(name) for name in ("shl", "lshr"))
+
+
 @numba.njit(nogil=True, cache=True)
 def mixed_key(key: Any) -> Any:
     """The two halves of a thoroughly mixed 64-bit key (the last step of SplitMix64)."""
@@ -41,12 +71,12 @@ def mixed_key(key: Any) -> Any:
 @numba.njit(nogil=True, inline="always")
 def random_word(i: Any, low: Any, high: Any) -> Any:
     """32 random bits for value i."""
-    x = u32(u32(i) * u32(0x9E3779B9) + low)
-    x = u32(x ^ (x >> u32(16)))
-    x = u32(u32(x * u32(0x85EBCA6B)) ^ high)
-    x = u32(x ^ (x >> u32(15)))
-    x = u32(x * u32(0xC2B2AE35))
-    return u32(x ^ (x >> u32(16)))
+    x = add32(mul32(i, u32(0x9E3779B9)), low)
+    x = xor32(x, right32(x, u32(16)))
+    x = xor32(mul32(x, u32(0x85EBCA6B)), high)
+    x = xor32(x, right32(x, u32(15)))
+    x = mul32(x, u32(0xC2B2AE35))
+    return xor32(x, right32(x, u32(16)))
 
 
 @numba.njit(nogil=True, cache=True)
@@ -63,13 +93,13 @@ def largest_bits(value_bits: Any, bounds: Any, largest: Any) -> None:
 @numba.njit(nogil=True, cache=True)
 def _round_narrow(values: Any, value_bits: Any, first: Any, num_bits: Any, scale: Any, key: Any, fields: Any) -> None:
     low, high = key
-    fraction, top = i32(31 - num_bits), i32(((1 << num_bits) - 1) << (31 - num_bits))
-    drop, sign_place = u32(num_bits + 1), u32(num_bits)
+    fraction, top = u32(31 - num_bits), i32(((1 << num_bits) - 1) << (31 - num_bits))
+    drop, sign_place, start = u32(num_bits + 1), u32(num_bits), u32(first)
     for j in range(len(values)):
-        fixed = min(i32(abs(values[j]) * scale), top)
-        index = i32(fixed + i32(random_word(first + j, low, high) >> drop)) >> fraction
-        sign = u32(u32(value_bits[j]) >> u32(31))
-        fields[j] = u32(u32(index) | u32(sign << sign_place))
+        fixed = u32(min(i32(abs(values[j]) * scale), top))
+        random = right32(random_word(add32(start, u32(j)), low, high), drop)
+        sign = right32(u32(value_bits[j]), u32(31))
+        fields[j] = or32(right32(add32(fixed, random), fraction), left32(sign, sign_place))
 
 
 @numba.njit(nogil=True, cache=True)
@@ -78,7 +108,7 @@ def _round_wide(values: Any, value_bits: Any, first: Any, num_bits: Any, scale: 
     top = i64((i64(1) << i64(num_bits)) - i64(1)) << i64(WIDE_FRACTION_BITS)
     for j in range(len(values)):
         fixed = min(i64(f64(abs(values[j])) * scale), top)
-        index = (fixed + i64(random_word(first + j, low, high) >> u32(12))) >> i64(WIDE_FRACTION_BITS)
+        index = (fixed + i64(random_word(u32(first + j), low, high) >> u32(12))) >> i64(WIDE_FRACTION_BITS)
         fields[j] = u64(index) | (u64(u32(value_bits[j]) >> u32(31)) << u64(num_bits))
 
 
@@ -142,34 +172,31 @@ def _pack_wide(fields: Any, count: Any, width: Any, words: Any) -> None:
 
 
 @numba.njit(nogil=True, cache=True)
-def _unpack_pairs(words: Any, count: Any, width: Any, fields: Any) -> None:
+def _unpack_pairs(packed: Any, count: Any, width: Any, fields: Any) -> None:
     pairs = fields.view(u64)
-    mask, place = (u64(1) << u64(width)) - u64(1), u64(0)
+    low, lift, place = (u64(1) << u64(width)) - u64(1), u64(32 - width), 0
+    high = low << u64(32)
     for j in range((count + 1) // 2):
-        k, shift = place >> u64(6), place & u64(63)
-        pair = (words[k] >> shift) | ((words[k + u64(1)] << u64(1)) << (u64(63) - shift))
-        pairs[j] = (pair & mask) | (((pair >> u64(width)) & mask) << u64(32))
-        place += u64(2 * width)
+        pair = load64(packed, place >> 3) >> u64(place & 7)
+        pairs[j] = (pair & low) | ((pair << lift) & high)
+        place += 2 * width
 
 
 @numba.njit(nogil=True, cache=True)
-def _unpack_wide(words: Any, count: Any, width: Any, fields: Any) -> None:
-    mask, place = (u64(1) << u64(width)) - u64(1), u64(0)
+def _unpack_wide(packed: Any, count: Any, width: Any, fields: Any) -> None:
+    mask = (u64(1) << u64(width)) - u64(1)
     for j in range(count):
-        k, shift = place >> u64(6), place & u64(63)
-        fields[j] = ((words[k] >> shift) | ((words[k + u64(1)] << u64(1)) << (u64(63) - shift))) & mask
-        place += u64(width)
+        fields[j] = (load64(packed, (j * width) >> 3) >> u64((j * width) & 7)) & mask
 
 
 @numba.njit(nogil=True, cache=True)
 def _add_narrow(fields: Any, num_bits: Any, step: Any, weight: Any, total: Any) -> None:
     """A value is rounded to float32 before it is weighted, so that decoding and accumulating agree in every bit."""
-    mask, sign_shift = i32((1 << num_bits) - 1), i32(31 - num_bits)
+    mask, sign_shift = i32((1 << num_bits) - 1), u32(31 - num_bits)
     for j in range(len(total)):
-        field = i32(fields[j])
-        sign = i32(i32(field << sign_shift) >> i32(31))
-        signed = i32(i32(i32(field & mask) ^ sign) - sign)
-        total[j] += weight * f64(f32(f64(signed) * step))
+        sign = i32(left32(fields[j], sign_shift)) >> i32(31)
+        signed = i32(i32(i32(fields[j]) & mask) ^ sign) - sign
+        total[j] += weight * f64(f32(f64(i32(signed)) * step))
 
 
 @numba.njit(nogil=True, cache=True)
@@ -221,18 +248,17 @@ def round_and_pack(
 def unpack_and_add(packed: Any, bounds: Any, ranges: Any, num_bits: Any, weight: Any, total: Any) -> None:
     """total += weight · values; `packed` holds exactly the fields of all of them."""
     narrow, wide = np.zeros(CHUNK, dtype=u32), np.zeros(CHUNK, dtype=u64)
-    words = np.zeros(CHUNK * (num_bits + 1) // 64 + 1, dtype=u64)
-    as_bytes = words.view(u8)
+    piece = np.zeros(CHUNK * (num_bits + 1) // 8 + 8, dtype=u8)
     block = 0
     for start in range(0, len(total), CHUNK):
         end = min(start + CHUNK, len(total))
         count, place = end - start, start // 8 * (num_bits + 1)
         size = (count * (num_bits + 1) + 7) // 8
-        _copy(packed[place : place + size], as_bytes[:size])
+        _copy(packed[place : place + size], piece[:size])
         if num_bits <= NARROW_BITS:
-            _unpack_pairs(words, count, num_bits + 1, narrow)
+            _unpack_pairs(piece, count, num_bits + 1, narrow)
         else:
-            _unpack_wide(words, count, num_bits + 1, wide)
+            _unpack_wide(piece, count, num_bits + 1, wide)
         first = start
         while first < end:
             last = min(end, bounds[block + 1])
