@@ -174,7 +174,7 @@ def test_remedies_stay_within_the_limits_of_the_config() -> None:
             ),
             0,
         )
-    with pytest.raises(InfeasibleError, match="an upload of 64 bits needs 0.00364 Mb/s"):
+    with pytest.raises(InfeasibleError, match=r"an upload of 64 bits needs 0\.00364 Mb"):
         build_world(load_scenario("femnist", ["radio.gain_db=-100", "radio.bandwidth_hz=1e3"]), 0)
 
 

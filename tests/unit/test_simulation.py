@@ -141,3 +141,10 @@ def test_precision_and_device() -> None:
     if resolve_device("auto") == "cpu":
         with pytest.raises(ConfigError, match="no CUDA device"):
             resolve_device("cuda")
+
+
+def test_a_codec_of_ones_own() -> None:
+    name = "codec.name=examples.custom_codec:HalfFloats"
+    run = qccf.simulate(tiny_scenario(name, "radio.bandwidth_hz=3e5"), "qccf", dataset=tiny_dataset())
+    assert run.summary["test_accuracy"] > 0.4
+    assert (run.clients["payload_bits"][run.clients["arrived"]] == 16 * 650).all()
