@@ -5,13 +5,12 @@ Run: python -m benchmarks.many_clients [--rounds 3]
 
 import argparse
 import resource
-import time
 
 import numpy as np
 
+from benchmarks.peers.stopwatch import Stopwatch
 from qccf.config import load_scenario
 from qccf.learning.datasets import Dataset
-from qccf.simulation.clients import Clients
 from qccf.simulation.loop import simulate
 
 CLIENTS, TAKING_PART, SAMPLES = 1000, 100, 60
@@ -46,20 +45,10 @@ def main() -> None:
             "device.cycles_per_sample=2e4",
         ],
     )
-    trained: list[float] = []
-    plain_train = Clients.train
-
-    def timed(self, *arguments):
-        started = time.perf_counter()
-        result = plain_train(self, *arguments)
-        trained.append(time.perf_counter() - started)
-        return result
-
-    Clients.train = timed
+    watch = Stopwatch()
     seconds: list[float] = []
-    run = simulate(
-        scenario, "channel-allocate", dataset=dataset(), callbacks=[lambda p: seconds.append(p.round_seconds)]
-    )
+    run = simulate(scenario, "principle", dataset=dataset(), callbacks=[lambda p: seconds.append(p.round_seconds)])
+    trained = watch.training()
     memory_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"{CLIENTS} clients, {int(run.rounds['participants'].mean())} taking part, {rounds} rounds")
     print(f"round {np.median(seconds):.2f} s, of which training {np.median(trained) / np.median(seconds):.1%}")

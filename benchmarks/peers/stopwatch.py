@@ -1,0 +1,34 @@
+"""Which part of a round is training."""
+
+import time
+
+from qccf.simulation import uplink
+from qccf.simulation.clients import Clients
+
+
+class Stopwatch:
+    """How long each round trains, with what its threads spend on coding taken out."""
+
+    def __init__(self) -> None:
+        self._trains: list[float] = []
+        self._codes: list[float] = []
+        train, encode = Clients.train, uplink.encode
+
+        def timed_train(clients, *arguments):
+            started = time.perf_counter()
+            self._codes.append(0.0)
+            self._workers = clients.workers
+            result = train(clients, *arguments)
+            self._trains.append(time.perf_counter() - started)
+            return result
+
+        def timed_encode(*arguments, **options):
+            started = time.perf_counter()
+            result = encode(*arguments, **options)
+            self._codes[-1] += time.perf_counter() - started
+            return result
+
+        Clients.train, uplink.encode = timed_train, timed_encode
+
+    def training(self) -> list[float]:
+        return [wall - coding / self._workers for wall, coding in zip(self._trains, self._codes, strict=True)]
