@@ -1,0 +1,148 @@
+"""How fast are the codecs? Millions of values a second on one core, against NumPy and memcpy in the same run.
+
+Run: python -m benchmarks.codec [--quick]
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from qccf.quantization.protocol import Codec, Vector
+from qccf.quantization.stochastic import quantize
+from qccf.quantization.table import CODECS, build_codec
+from tests.vectors import layered_vector
+
+LAYERS = [800, 32, 51_200, 64, 194_432, 62]
+COUNT = sum(LAYERS)
+
+
+def best_seconds(work: Callable[[], object], repeats: int) -> float:
+    """The shortest of some runs: what else the machine does only ever adds."""
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def field_type(num_bits: int) -> np.dtype:
+    """The smallest integer that holds a field: fewer bytes to go through for NumPy."""
+    return np.dtype("<u1" if num_bits < 8 else "<u2" if num_bits < 16 else "<u4")
+
+
+def numpy_encode(vector: Vector, num_bits: int, rng: np.random.Generator) -> bytes:
+    """Quantize, spread the fields into bits, keep those in use, and pack them."""
+    quantized = quantize(vector, num_bits, rng)
+    fields = quantized.indexes.astype(field_type(num_bits))
+    fields |= quantized.negative.astype(fields.dtype) << num_bits
+    spread = fields.view(np.uint8).reshape(len(vector), -1)
+    bits = np.unpackbits(spread, axis=1, bitorder="little", count=num_bits + 1)
+    return np.float32(quantized.value_range).tobytes() + np.packbits(bits, bitorder="little").tobytes()
+
+
+def numpy_accumulate(payload: bytes, num_bits: int, weight: float, total: np.ndarray) -> None:
+    """Spread into bits, pack each value's into an integer of its own, scale and add."""
+    value_range = np.frombuffer(payload, dtype="<f4", count=1)[0]
+    packed = np.frombuffer(payload, dtype=np.uint8, offset=4)
+    spread = np.zeros((len(total), 8 * field_type(num_bits).itemsize), dtype=np.uint8)
+    bits = np.unpackbits(packed, count=len(total) * (num_bits + 1), bitorder="little")
+    spread[:, : num_bits + 1] = bits.reshape(len(total), -1)
+    fields = np.packbits(spread, bitorder="little").view(field_type(num_bits))
+    values = (fields & (2**num_bits - 1)) * (value_range / np.float32(2.0**num_bits - 1.0))
+    total += weight * np.where(fields >> num_bits, -values, values)
+
+
+def affine_table(codec: Codec, vector: Vector, all_bits: list[int], repeats: int) -> None:
+    copied = np.empty_like(vector)
+    memcpy = COUNT / best_seconds(lambda: np.copyto(copied, vector), repeats) / 1e6
+    print(f"memcpy of the float32 vector: {memcpy:,.0f} M values/s\n")
+    print("| q | encode | × NumPy | of memcpy | accumulate | × NumPy | of memcpy |")
+    print("|---|---|---|---|---|---|---|")
+    rng, total, slowest = np.random.default_rng(0), np.zeros(COUNT), [np.inf, np.inf, np.inf, np.inf]
+    for num_bits in all_bits:
+        payload = codec.encode(vector, num_bits, 1)
+        plain = numpy_encode(vector, num_bits, rng)
+        speeds = [
+            COUNT / best_seconds(work, count) / 1e6
+            for work, count in (
+                (lambda q=num_bits: codec.encode(vector, q, 1), repeats),
+                (lambda q=num_bits: numpy_encode(vector, q, rng), repeats // 4 + 1),
+                (lambda q=num_bits, p=payload: codec.accumulate(p, q, 0.1, total), repeats),
+                (lambda q=num_bits, p=plain: numpy_accumulate(p, q, 0.1, total), repeats // 4 + 1),
+            )
+        ]
+        encode, numpy_encodes, accumulate, numpy_accumulates = speeds
+        ratios = encode / numpy_encodes, accumulate / numpy_accumulates
+        slowest = [min(pair) for pair in zip(slowest, (encode, accumulate, *ratios), strict=True)]
+        print(
+            f"| {num_bits} | {encode:,.0f} | {ratios[0]:.0f} | {encode / memcpy:.2f} | {accumulate:,.0f} | "
+            f"{ratios[1]:.0f} | {accumulate / memcpy:.2f} |",
+            flush=True,
+        )
+    print(
+        f"\nslowest: encode {slowest[0]:,.0f} M values/s (goal 200), {slowest[2]:.0f} × NumPy; accumulate "
+        f"{slowest[1]:,.0f} (goal 400), {slowest[3]:.0f} × NumPy (goal 10 ×)"
+    )
+
+
+def every_codec(vector: Vector, repeats: int) -> None:
+    print("\n| codec | q | bits a value | encode | accumulate | forecast |")
+    print("|---|---|---|---|---|---|")
+    total = np.zeros(COUNT)
+    for name in CODECS:
+        codec = build_codec(name, COUNT, LAYERS)
+        forecast_s = best_seconds(lambda c=codec: c.forecast(vector), repeats)
+        for num_bits in (1, 4, 8):
+            payload = codec.encode(vector, num_bits, 1)
+            encode_s = best_seconds(lambda c=codec, q=num_bits: c.encode(vector, q, 1), repeats)
+            accumulate_s = best_seconds(lambda c=codec, q=num_bits, p=payload: c.accumulate(p, q, 0.1, total), repeats)
+            print(
+                f"| {name} | {num_bits} | {codec.size_bits(payload) / COUNT:.3f} | {COUNT / encode_s / 1e6:,.0f} | "
+                f"{COUNT / accumulate_s / 1e6:,.0f} | {forecast_s * 1e3:.1f} ms |",
+                flush=True,
+            )
+
+
+def first_use() -> None:
+    """What the first upload of a process waits for, with nothing compiled yet and from the cache."""
+    program = (
+        "import time, numpy as np; from qccf.quantization.table import build_codec; t = time.perf_counter();"
+        "v = np.zeros(10, dtype=np.float32); s = np.zeros(10);\n"
+        "for name in ('update', 'update+entropy'):\n"
+        "    c = build_codec(name, 10, [10]); c.forecast(v); c.accumulate(c.encode(v, 1, 0), 1, 0.0, s)\n"
+        "print(time.perf_counter() - t)"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        seconds = [
+            float(
+                subprocess.check_output([sys.executable, "-c", program], env={**os.environ, "NUMBA_CACHE_DIR": folder})
+            )
+            for _ in range(2)
+        ]
+    print(
+        f"\nfirst use, not in the figures above: {seconds[0]:.1f} s to compile once, {seconds[1]:.1f} s from the cache"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few widths and repeats, for CI")
+    quick = parser.parse_args().quick
+    vector, repeats = layered_vector(LAYERS), 5 if quick else 40
+    codec = build_codec("model", COUNT, LAYERS)
+    codec.accumulate(codec.encode(vector, 1, 0), 1, 0.0, np.zeros(COUNT))  # first use pays for compiling
+    print(f"{COUNT:,} values, one core, M values/s\n")
+    affine_table(codec, vector, [1, 4, 8, 16] if quick else list(range(1, 17)), repeats)
+    every_codec(vector, repeats // 4 + 1)
+    first_use()
+
+
+if __name__ == "__main__":
+    main()
