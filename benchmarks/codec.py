@@ -14,7 +14,6 @@ from collections.abc import Callable
 import numpy as np
 
 from qccf.quantization.protocol import Codec, Vector
-from qccf.quantization.stochastic import quantize
 from qccf.quantization.table import CODECS, build_codec
 from tests.vectors import layered_vector
 
@@ -39,12 +38,16 @@ def field_type(num_bits: int) -> np.dtype:
 
 def numpy_encode(vector: Vector, num_bits: int, rng: np.random.Generator) -> bytes:
     """Quantize, spread the fields into bits, keep those in use, and pack them."""
-    quantized = quantize(vector, num_bits, rng)
-    fields = quantized.indexes.astype(field_type(num_bits))
-    fields |= quantized.negative.astype(fields.dtype) << num_bits
+    magnitudes = np.abs(vector, dtype=np.float64)
+    value_range = magnitudes.max()
+    magnitudes *= (2.0**num_bits - 1.0) / value_range
+    lower = np.floor(magnitudes)
+    lower += rng.random(len(vector)) < magnitudes - lower
+    fields = lower.astype(field_type(num_bits))
+    fields |= np.signbit(vector).astype(fields.dtype) << num_bits
     spread = fields.view(np.uint8).reshape(len(vector), -1)
     bits = np.unpackbits(spread, axis=1, bitorder="little", count=num_bits + 1)
-    return np.float32(quantized.value_range).tobytes() + np.packbits(bits, bitorder="little").tobytes()
+    return np.float32(value_range).tobytes() + np.packbits(bits, bitorder="little").tobytes()
 
 
 def numpy_accumulate(payload: bytes, num_bits: int, weight: float, total: np.ndarray) -> None:

@@ -1,11 +1,10 @@
 """The table of policies, and how a name in the config becomes one."""
 
-import importlib
-import sys
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 
+from qccf import plugins
 from qccf.baselines.channel_allocate import ChannelAllocate
 from qccf.baselines.no_quantization import NoQuantization
 from qccf.baselines.principle import Principle
@@ -13,7 +12,6 @@ from qccf.baselines.same_size import SameSize
 from qccf.config import Scenario
 from qccf.contracts import Constants, Policy
 from qccf.control.policy import Qccf
-from qccf.errors import ConfigError
 
 POLICIES: dict[str, Callable[..., Policy]] = {
     "qccf": Qccf,
@@ -29,15 +27,14 @@ def build_policy(name: str, scenario: Scenario, constants: Constants | None = No
 
     `constants` are the scenario's with the costs of its codec; without them those of the paper's quantizer count.
     """
-    factory = POLICIES.get(name) or _load(name)
-    options = _options(name, scenario)
-    try:
-        return factory(constants or scenario.constants(), rounds=scenario.federation.rounds, **options)
-    except TypeError as error:
-        raise ConfigError(
-            f"policy {name!r} cannot be built with options {options}: {error}; a policy is called as "
-            "Class(constants, rounds=…, **options)."
-        ) from None
+    factory = plugins.find("policy", name, POLICIES, ("init", "decide", "update"))
+    return plugins.build(
+        "policy",
+        name,
+        partial(factory, constants or scenario.constants(), rounds=scenario.federation.rounds),
+        "Class(constants, rounds=…, **options)",
+        **_options(name, scenario),
+    )
 
 
 def _options(name: str, scenario: Scenario) -> dict[str, Any]:
@@ -58,21 +55,3 @@ def _options(name: str, scenario: Scenario) -> dict[str, Any]:
     if name == "no-quantization":
         return scenario.no_quantization.model_dump()
     return {} if name in POLICIES else dict(scenario.policy.options)
-
-
-def _load(name: str) -> Callable[..., Policy]:
-    module_name, colon, class_name = name.partition(":")
-    if not colon or not module_name or not class_name:
-        raise ConfigError(f"policy {name!r} is not one of {', '.join(POLICIES)}; name one of your own as module:Class.")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found = getattr(importlib.import_module(module_name), class_name)
-    except Exception as error:  # a user's module may fail in any way while it is imported
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise ConfigError(f"policy {name!r} cannot be loaded ({reason}): it must be importable from here.") from None
-    missing = [method for method in ("init", "decide", "update") if not callable(getattr(found, method, None))]
-    if missing:
-        raise ConfigError(f"policy {name!r} has no {', no '.join(missing)}; a policy has init, decide and update.")
-    return found

@@ -4,14 +4,13 @@ Pooling comes before ReLU: the largest of some values, cut at zero, is the same 
 ninth) of the element-wise work remains.
 """
 
-import importlib
 from collections.abc import Callable
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from qccf.errors import ConfigError
+from qccf import plugins
 from qccf.learning.convolution import ConvPoolRelu
 
 
@@ -48,20 +47,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {"femnist-cnn": FemnistCnn, "cifar1
 
 def build_model(name: str, seed: int) -> nn.Module:
     """The model of that name, or a user's own as `module:callable`, with weights drawn from the seed."""
-    factory = MODELS.get(name) or _load(name)
+    factory = plugins.find("model", name, MODELS)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return factory()
-
-
-def _load(name: str) -> Callable[[], nn.Module]:
-    module_name, colon, attribute = name.partition(":")
-    if not colon:
-        raise ConfigError(
-            f"learning.model = {name!r} is not one of {', '.join(MODELS)}; name one of your own as module:callable."
-        )
-    try:
-        found = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"learning.model = {name!r} cannot be loaded: {error}.") from None
-    return found

@@ -1,12 +1,10 @@
 """The table of codecs, and how a name in the config becomes one."""
 
-import importlib
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from qccf.errors import ConfigError
+from qccf import plugins
 from qccf.quantization.entropy import EntropyCodec
 from qccf.quantization.protocol import Codec
 from qccf.quantization.uniform import UniformCodec
@@ -46,29 +44,11 @@ CODECS: dict[str, Callable[..., Codec]] = {
 
 def build_codec(name: str, num_parameters: int, layer_sizes: Sequence[int], **options: Any) -> Codec:
     """The codec of that name, or a user's own as `module:Class`, for vectors of that many values."""
-    factory = CODECS.get(name) or _load(name)
-    try:
-        return factory(num_parameters, layer_sizes, **options)
-    except TypeError as error:
-        raise ConfigError(
-            f"codec {name!r} cannot be built with options {options}: {error}; a codec is called as "
-            "Class(num_parameters, layer_sizes, **options)."
-        ) from None
-
-
-def _load(name: str) -> Callable[..., Codec]:
-    module_name, colon, class_name = name.partition(":")
-    if not colon or not module_name or not class_name:
-        raise ConfigError(f"codec {name!r} is not one of {', '.join(CODECS)}; name one of your own as module:Class.")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found = getattr(importlib.import_module(module_name), class_name)
-    except Exception as error:  # a user's module may fail in any way while it is imported
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise ConfigError(f"codec {name!r} cannot be loaded ({reason}): it must be importable from here.") from None
-    missing = [method for method in METHODS if not callable(getattr(found, method, None))]
-    if missing:
-        raise ConfigError(f"codec {name!r} has no {', no '.join(missing)}; a codec has {', '.join(METHODS)}.")
-    return found
+    factory = plugins.find("codec", name, CODECS, METHODS)
+    return plugins.build(
+        "codec",
+        name,
+        partial(factory, num_parameters, layer_sizes),
+        "Class(num_parameters, layer_sizes, **options)",
+        **options,
+    )

@@ -19,7 +19,7 @@ from qccf.learning.training import Flat
 from qccf.policies import build_policy
 from qccf.quantization.protocol import Codec
 from qccf.quantization.table import build_codec
-from qccf.simulation import checkpoint
+from qccf.simulation import checkpoint, uplink
 from qccf.simulation.clients import Clients
 from qccf.simulation.ledger import Ledger
 from qccf.simulation.round import Server, first_statistics, run_round
@@ -88,6 +88,7 @@ def simulate(
         codec = build_codec(
             scenario.codec.name, scenario.learning.num_parameters, clients.layer_sizes(), **scenario.codec.options
         )
+        uplink.warm_up(codec, scenario.learning.num_parameters)
         constants = coded_constants(scenario, codec)
         chosen = build_policy(name, scenario, constants)
         server, ledger = _start(clients, chosen, codec, out, fingerprint, warn)

@@ -36,6 +36,13 @@ def encode(
     return Upload(payload, float(codec.size_bits(payload)), result.report, codec.forecast(vector))
 
 
+def warm_up(codec: Codec, num_parameters: int) -> None:
+    """Use every part of the codec once, so that nothing is compiled or imported in a round."""
+    zeros = np.zeros(num_parameters, dtype=np.float32)
+    codec.forecast(zeros)
+    codec.accumulate(codec.encode(zeros, 1, 0), 1, 0.0, np.zeros(num_parameters))
+
+
 def coded_vector(codec: Codec, result: LocalResult, received: Flat) -> Flat:
     """What the codec codes: the model, or how far it moved."""
     return result.weights - received if codec.relative else result.weights
