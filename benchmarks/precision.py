@@ -1,0 +1,68 @@
+"""Do faster arithmetic and lower precision learn as well? Test accuracy after some rounds of the same federation.
+
+Run: python -m benchmarks.precision [--rounds 10] [--dataset emnist] [--data-dir DIR]
+
+Three ways through the network, everything else alike: PyTorch's operators in float32, this project's kernels in
+float32, and PyTorch's operators with every activation, weight and gradient of a layer rounded to bf16. The last one
+emulates what `--precision bf16` computes on processors that multiply bf16 natively (and add in float32).
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from qccf.config import load_scenario
+from qccf.learning import convolution
+from qccf.learning.datasets import data_folder, load_dataset
+from qccf.learning.models import FemnistCnn
+from qccf.simulation.loop import simulate
+
+
+class Rounded(torch.autograd.Function):
+    """To bf16 and back, in both directions."""
+
+    @staticmethod
+    def forward(_: Any, values: torch.Tensor) -> torch.Tensor:
+        return values.bfloat16().float()
+
+    @staticmethod
+    def backward(_: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return gradients[0].bfloat16().float()
+
+
+def rounded_forward(self: FemnistCnn, images: torch.Tensor) -> torch.Tensor:
+    hidden = Rounded.apply(images)
+    for layer in (self.first, self.second):
+        weight, bias = Rounded.apply(layer.weight), Rounded.apply(layer.bias)
+        hidden = Rounded.apply(functional.conv2d(hidden, weight, bias, padding=2))
+        hidden = functional.relu(functional.max_pool2d(hidden, 2))
+    weight, bias = Rounded.apply(self.head.weight), Rounded.apply(self.head.bias)
+    return Rounded.apply(functional.linear(hidden.flatten(1), weight, bias))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--dataset", default="handwriting")
+    parser.add_argument("--data-dir", type=Path)
+    options = parser.parse_args()
+    settings = [f"federation.rounds={options.rounds}", f"data.dataset={options.dataset}", "codec.name=model"]
+    scenario = load_scenario("femnist", [*settings, "execution.precision=fp32"])
+    dataset = load_dataset(options.dataset, data_folder(options.data_dir), seed=0)
+    fits, forward = convolution._fits, FemnistCnn.forward
+    print(f"| {dataset.name}, {options.rounds} rounds | test accuracy (%) | against the first |")
+    print("|---|---|---|", flush=True)
+    first = None
+    for name in ("PyTorch's operators, float32", "this project's kernels, float32", "every tensor rounded to bf16"):
+        convolution._fits = (lambda _: False) if "operators" in name else fits
+        FemnistCnn.forward = rounded_forward if "bf16" in name else forward
+        accuracy = 100.0 * simulate(scenario, "qccf", dataset=dataset).summary["test_accuracy"]
+        first = accuracy if first is None else first
+        print(f"| {name} | {accuracy:.2f} | {accuracy - first:+.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
