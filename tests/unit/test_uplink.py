@@ -87,5 +87,8 @@ def test_what_is_heard_replaces_what_was_known_and_sizes_never_fall() -> None:
     np.testing.assert_allclose(after.upload_bits[1, :3], [110.0, 110.0, 112.2])
     assert (after.upload_bits[0] == 0).all()
     assert (known.error_scales == 0).all(), "what was known before stays as it was"
+    alone = uplink.heard(known, {1: (None, Forecast(7.0, bits))}, safety_margin=0.1)
+    assert alone.gradient_norms_sq.tolist() == [0.0, 0.0], "a forecast may come alone"
+    assert alone.error_scales.tolist() == [0.0, 7.0]
     again = uplink.heard(after, {1: (REPORT, None)}, safety_margin=0.1)
     assert again.error_scales.tolist() == [0.0, 7.0], "a raw upload forecasts nothing"

@@ -55,7 +55,9 @@ def run_round(
     losses = np.full(observation.num_clients, np.nan)
     for client, upload in arrived.items():
         losses[client] = upload.report.loss
-    reports = {client: (upload.report, upload.forecast) for client, upload in arrived.items()}
+    reports = {
+        client: (upload.report if client in arrived else None, upload.forecast) for client, upload in uploads.items()
+    }
     statistics = uplink.heard(server.statistics, reports, safety_margin=world.scenario.codec.safety_margin)
     outcome = replace(settled, statistics=statistics, losses=losses)
     policy_state = checked_state(policy.update(server.policy_state, decision, outcome), type(policy).__name__)

@@ -86,20 +86,22 @@ def unheard(dataset_sizes: FloatArray, codec: Codec) -> Statistics:
 
 
 def heard(
-    known: Statistics, reports: Mapping[int, tuple[Report, Forecast | None]], *, safety_margin: float
+    known: Statistics, reports: Mapping[int, tuple[Report | None, Forecast | None]], *, safety_margin: float
 ) -> Statistics:
     """The statistics with what clients reported; the last known ones stand for the others.
 
-    Forecast sizes get the margin, and never fall as bits are added.
+    A forecast may come alone: it goes ahead of its payload, so that a client whose upload proved too large is not told
+    the same bits again and again. Forecast sizes get the margin, and never fall as bits are added.
     """
     norms_sq, variances = known.gradient_norms_sq.copy(), known.gradient_variances.copy()
     ranges = known.weight_ranges.copy()
     scales = None if known.error_scales is None else known.error_scales.copy()
     sizes = None if known.upload_bits is None else known.upload_bits.copy()
     for client, (report, forecast) in reports.items():
-        norms_sq[client] = report.gradient_norm_sq
-        variances[client] = report.gradient_variance
-        ranges[client] = report.weight_range
+        if report is not None:
+            norms_sq[client] = report.gradient_norm_sq
+            variances[client] = report.gradient_variance
+            ranges[client] = report.weight_range
         if forecast is not None and scales is not None:
             scales[client] = forecast.error_scale
         if forecast is not None and forecast.bits is not None and sizes is not None:
