@@ -123,6 +123,9 @@ def test_mistakes_are_found_before_anything_runs(tmp_path: Path, capsys) -> None
         (["compare", "quick", "--policies", "qccf,nothing"], "policy 'nothing'"),
         (["compare", "quick", "--seeds", "0"], "--seeds 0"),
         (["run", "paper-table"], "needs 28 Mb/s"),
+        (["run", "femnist", "--set", "control.inner=closed-form"], "codec 'update+entropy' has none"),
+        (["run", "femnist", "--codec", "block", "--set", "codec.options={block = 0}"], "block = 0 is not possible"),
+        (["run", "femnist", "--codec", "model", "--set", "codec.options={block = 4}"], "cannot be built with options"),
         (["run", "femnist", "--set", "data.dataset=nothing"], "nothing"),
         (
             ["run", "femnist", *settings("data.dataset_size_mean=5000", "device.cycles_per_sample=100")],

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from qccf.config import Scenario
+from qccf.errors import ConfigError
 from qccf.files import require_writable
 from qccf.policies import build_policy
 from qccf.quantization.table import build_codec
@@ -15,7 +16,12 @@ def prepare(scenario: Scenario, policies: Iterable[str], seeds: Iterable[int], o
     for name in policies:
         build_policy(name, scenario)
     size = scenario.learning.num_parameters
-    build_codec(scenario.codec.name, size, [size], **scenario.codec.options)
+    codec = build_codec(scenario.codec.name, size, [size], **scenario.codec.options)
+    if scenario.control.inner != "exact" and not codec.affine:
+        raise ConfigError(
+            f'control.inner = "{scenario.control.inner}" needs bits that are affine in q, and codec '
+            f'{scenario.codec.name!r} has none: take inner = "exact", or a codec without entropy coding.'
+        )
     for seed in seeds:
         build_world(scenario, seed)
     require_writable(out)
