@@ -83,21 +83,22 @@ def results_table(title: str, summaries: list[dict[str, Any]]) -> Table:
     table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
     table.add_column("", no_wrap=True)
     labels = list(dict.fromkeys(summary["label"] for summary in summaries))
-    against = ("energy\nagainst", "accuracy\nagainst") if len(labels) > 1 else ()
-    for heading in ("test\naccuracy", "energy\nJ", *against, "bits", "take\npart", "missed"):
+    against = ("energy\n±%", "accuracy\n±points") if len(labels) > 1 else ()
+    for heading in ("accuracy\n%", "energy\nJ", *against, "bits", "part\n%", "late\n%"):
         table.add_column(heading, justify="right", no_wrap=True)
     first = [summary for summary in summaries if summary["label"] == labels[0]]
     for label in labels:
         mine = [summary for summary in summaries if summary["label"] == label]
         compared = () if not against else ("", "") if label == labels[0] else _compared(mine, first)
+        bits = [s["mean_bits"] for s in mine if s["mean_bits"] is not None]
         table.add_row(
             label,
-            _over_seeds([100.0 * s["test_accuracy"] for s in mine if s["test_accuracy"] is not None], ".1f") + " %",
-            _over_seeds([s["energy_j"] for s in mine], ".3g"),
+            _over_seeds([100.0 * s["test_accuracy"] for s in mine if s["test_accuracy"] is not None], 1),
+            _over_seeds([s["energy_j"] for s in mine], 3),
             *compared,
-            _over_seeds([s["mean_bits"] for s in mine if s["mean_bits"] is not None], ".2f"),
-            _percent(sum(s["participation"] for s in mine) / len(mine)),
-            _percent(sum(s["missed"] for s in mine) / len(mine)),
+            f"{sum(bits) / len(bits):.1f}" if bits else "–",
+            f"{100.0 * sum(s['participation'] for s in mine) / len(mine):.0f}",
+            f"{100.0 * sum(s['missed'] for s in mine) / len(mine):.0f}",
         )
     return table
 
@@ -108,17 +109,17 @@ def _compared(mine: list[dict[str, Any]], first: list[dict[str, Any]]) -> tuple[
     energy = [100.0 * (a["energy_j"] / b["energy_j"] - 1.0) for a, b in pairs if b["energy_j"]]
     known = [(a, b) for a, b in pairs if a["test_accuracy"] is not None and b["test_accuracy"] is not None]
     points = [100.0 * (a["test_accuracy"] - b["test_accuracy"]) for a, b in known]
-    return _over_seeds(energy, "+.1f") + " %", _over_seeds(points, "+.2f")
+    return _over_seeds(energy, 1, "+"), _over_seeds(points, 2, "+")
 
 
-def _over_seeds(values: list[float], form: str) -> str:
+def _over_seeds(values: list[float], decimals: int, sign: str = "") -> str:
     if not values:
         return "–"
     mean = sum(values) / len(values)
     if len(values) == 1:
-        return f"{mean:{form}}"
+        return f"{mean:{sign}.{decimals}f}"
     spread = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
-    return f"{mean:{form}}±{spread:.2g}"
+    return f"{mean:{sign}.{decimals}f}±{spread:.{decimals}f}"
 
 
 def _percent(value: float) -> str:

@@ -53,7 +53,8 @@ def _floor(against_rounds: Axes, against_energy: Axes, runs: Sequence[Run]) -> N
     """What computing alone takes at the lowest frequency, beside what was spent."""
     rounds = max(len(run.rounds) for run in runs)
     total = float(np.mean([run.summary["floor_j"] / len(run.rounds) for run in runs])) * rounds
-    against_energy.axvline(total, color="black", ls=":", lw=1.2)
+    line = against_energy.axvline(total, color="black", ls=":", lw=1.2, label=f"computing alone, {rounds} rounds")
+    against_energy.legend(handles=[line], fontsize=8, loc="lower right")
     against_rounds.plot([0, rounds], [0.0, total], color="black", ls=":", lw=1.2, label="computing alone, nothing sent")
 
 
