@@ -148,3 +148,9 @@ def test_a_codec_of_ones_own() -> None:
     run = qccf.simulate(tiny_scenario(name, "radio.bandwidth_hz=3e5"), "qccf", dataset=tiny_dataset())
     assert run.summary["test_accuracy"] > 0.4
     assert (run.clients["payload_bits"][run.clients["arrived"]] == 16 * 650).all()
+
+
+def test_a_size_that_does_not_grow_with_the_bits_must_be_listed() -> None:
+    name = "codec.name=tests.conformance.test_codecs:AsItIs"
+    with pytest.raises(ConfigError, match=r"states 0·q \+ 20800 bits, but an affine size grows"):
+        qccf.simulate(tiny_scenario(name), "qccf", dataset=tiny_dataset())

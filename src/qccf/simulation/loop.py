@@ -13,6 +13,7 @@ from qccf import cost
 from qccf._version import __version__
 from qccf.config import Scenario, scenario_to_toml
 from qccf.contracts import Constants, FloatArray, Policy
+from qccf.errors import ConfigError
 from qccf.files import write_text_whole, write_whole
 from qccf.learning.datasets import Dataset, data_folder, load_dataset
 from qccf.learning.training import Flat
@@ -120,6 +121,11 @@ def simulate(
 
 def coded_constants(scenario: Scenario, codec: Codec) -> Constants:
     """The scenario's constants with what that codec's payloads cost."""
+    if codec.affine and not (codec.bits_per_index > 0.0 and codec.overhead_bits >= 0.0):
+        raise ConfigError(
+            f"codec {scenario.codec.name!r} states {codec.bits_per_index:g}·q + {codec.overhead_bits:g} bits, but an "
+            "affine size grows with q: say affine = False and list the sizes in the forecast."
+        )
     return replace(scenario.constants(), bits_per_index=codec.bits_per_index, overhead_bits=codec.overhead_bits)
 
 
