@@ -12,7 +12,7 @@ from qccf.baselines.same_size import SameSize
 from qccf.contracts import Observation, Statistics
 from qccf.control.policy import Qccf
 from qccf.cost import settle
-from tests.problems import CONSTANTS
+from tests.problems import CONSTANTS, typical_problem
 
 RNG = np.random.default_rng(0)
 
@@ -187,3 +187,33 @@ def test_qccf_counts_only_what_arrived() -> None:
         policy.update(state, decision, lost)["participation_queue"]
         > policy.update(state, decision, outcome)["participation_queue"]
     )
+
+
+def participants_while_gradients_shrink(policy: Qccf) -> list[int]:
+    """Forty rounds of the same links, with G² and σ² falling to a tenth of their start."""
+    problem = typical_problem(10, 10)
+    start = problem.observation.statistics
+    state, present = policy.init(start), []
+    for n in range(40):
+        scale = 0.1 ** (n / 39)
+        statistics = replace(
+            start,
+            gradient_norms_sq=scale * start.gradient_norms_sq,
+            gradient_variances=scale * start.gradient_variances,
+        )
+        observation = replace(problem.observation, statistics=statistics)
+        decision = policy.decide(state, observation, np.random.default_rng(0))
+        state = policy.update(state, decision, settle(decision, observation, policy.constants))
+        present.append(int(decision.participates.sum()))
+    return present
+
+
+def test_qccf_goes_on_when_gradients_shrink() -> None:
+    """With ε1 held at its first value λ1 sinks below it and nobody takes part any more; one that follows goes on."""
+    problem = typical_problem(10, 10)
+    following = participants_while_gradients_shrink(Qccf(problem.constants, rounds=40))
+    assert np.mean(following) > 9
+    assert following[-1] >= 8
+    first = Qccf(problem.constants, rounds=40).init(problem.observation.statistics)["data_budget"]
+    held = Qccf(replace(problem.constants, data_budget=first), rounds=40, fixed_data_budget=True)
+    assert participants_while_gradients_shrink(held)[-30:] == [0] * 30

@@ -34,7 +34,7 @@ class Qccf:
         quantization_margin: float = 0.5,
         genetic: dict[str, Any] | None = None,
     ) -> None:
-        """`fixed_data_budget` takes ε1 from the constants; otherwise it is measured before the first round."""
+        """`fixed_data_budget` takes ε1 from the constants; otherwise it is measured anew after every round."""
         self.constants = constants
         self.solver: Solver = solver
         self.inner: Inner = inner
@@ -45,10 +45,7 @@ class Qccf:
 
     def init(self, statistics: Statistics) -> State:
         statistics = self.believed(statistics)
-        constants = self.constants
-        if not self.fixed_data_budget:
-            everybody = np.ones(statistics.num_clients, dtype=bool)
-            constants = replace(constants, data_budget=convergence.data_term(everybody, statistics, constants))
+        constants = replace(self.constants, data_budget=self._data_budget(statistics))
         queues = warm_start(
             statistics,
             constants,
@@ -76,11 +73,12 @@ class Qccf:
         )
 
     def update(self, state: State, decision: Decision, outcome: Outcome) -> State:
+        statistics = self.believed(outcome.statistics)
         queues = advance(
             Queues(state["participation_queue"], state["quantization_queue"]),
             outcome.arrived,
             decision.num_bits,
-            self.believed(outcome.statistics),
+            statistics,
             replace(self.constants, data_budget=state["data_budget"]),
         )
         last = np.where(decision.participates, decision.num_bits, state["last_num_bits"])
@@ -88,8 +86,20 @@ class Qccf:
             **state,
             "participation_queue": queues.participation,
             "quantization_queue": queues.quantization,
+            "data_budget": self._data_budget(statistics),
             "last_num_bits": last.tolist(),
         }
+
+    def _data_budget(self, statistics: Statistics) -> float:
+        """ε1: the least that the data term can be, with everybody present.
+
+        It follows the gradients. Held at its first value it would let λ1 sink below it once gradients have shrunk, and
+        from then on nobody would take part.
+        """
+        if self.fixed_data_budget:
+            return self.constants.data_budget
+        everybody = np.ones(statistics.num_clients, dtype=bool)
+        return convergence.data_term(everybody, statistics, self.constants)
 
     def believed(self, statistics: Statistics) -> Statistics:
         """The statistics that the policy decides by; a variant may believe less than the truth."""
