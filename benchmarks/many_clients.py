@@ -1,6 +1,6 @@
 """A thousand clients, a hundred at a time: does memory stay low, and is a round the training of a hundred?
 
-Run: python -m benchmarks.many_clients [--rounds 3]
+Run: python -m benchmarks.many_clients [--rounds 3] [--codec NAME]
 """
 
 import argparse
@@ -11,6 +11,7 @@ import numpy as np
 from benchmarks.peers.stopwatch import Stopwatch
 from qccf.config import load_scenario
 from qccf.learning.datasets import Dataset
+from qccf.sections import DEFAULT_CODEC
 from qccf.simulation.loop import simulate
 
 CLIENTS, TAKING_PART, SAMPLES = 1000, 100, 60
@@ -31,7 +32,9 @@ def dataset() -> Dataset:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--codec", default=DEFAULT_CODEC)
+    options = parser.parse_args()
+    rounds = options.rounds
     scenario = load_scenario(
         "femnist",
         [
@@ -43,6 +46,7 @@ def main() -> None:
             "data.dataset_size_min=10",
             "data.partition=iid",
             "device.cycles_per_sample=2e4",
+            f"codec.name={options.codec}",
         ],
     )
     watch = Stopwatch()
@@ -50,7 +54,9 @@ def main() -> None:
     run = simulate(scenario, "principle", dataset=dataset(), callbacks=[lambda p: seconds.append(p.round_seconds)])
     trained = watch.training()
     memory_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{CLIENTS} clients, {int(run.rounds['participants'].mean())} taking part, {rounds} rounds")
+    print(
+        f"{CLIENTS} clients, {int(run.rounds['participants'].mean())} taking part, codec {options.codec}, {rounds} rounds"
+    )
     print(f"round {np.median(seconds):.2f} s, of which training {np.median(trained) / np.median(seconds):.1%}")
     print(f"peak memory {memory_gib:.2f} GiB")
 
