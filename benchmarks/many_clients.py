@@ -54,9 +54,8 @@ def main() -> None:
     run = simulate(scenario, "principle", dataset=dataset(), callbacks=[lambda p: seconds.append(p.round_seconds)])
     trained = watch.training()
     memory_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(
-        f"{CLIENTS} clients, {int(run.rounds['participants'].mean())} taking part, codec {options.codec}, {rounds} rounds"
-    )
+    present = int(run.rounds["participants"].mean())
+    print(f"{CLIENTS} clients, {present} taking part, codec {options.codec}, {rounds} rounds")
     print(f"round {np.median(seconds):.2f} s, of which training {np.median(trained) / np.median(seconds):.1%}")
     print(f"peak memory {memory_gib:.2f} GiB")
 
