@@ -1,7 +1,5 @@
 """What goes up and what becomes of it: by hand, with every kind of codec."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 
@@ -52,23 +50,6 @@ def test_updates_are_averaged_and_added(name: str) -> None:
     codec, uploads = both_uploads(name)
     sizes = np.array([100.0, 50.0, 300.0])
     np.testing.assert_allclose(uplink.aggregate(uploads, sizes, decision(), codec, PREVIOUS), [10.0, -6.0], atol=1e-4)
-
-
-def test_groups_are_summed_alike_whoever_works_on_them() -> None:
-    """Nine clients, more than two groups: the same sum one after the other, side by side, and by hand."""
-    rng = np.random.default_rng(0)
-    codec, previous = build_codec("update", 50, [50]), rng.normal(size=50).astype(np.float32)
-    told = Decision(np.arange(9), np.full(9, 12), np.full(9, 1e9))
-    sizes = rng.uniform(100, 200, 9)
-    moved = [(previous + rng.normal(size=50)).astype(np.float32) for _ in range(9)]
-    uploads = {
-        client: uplink.encode(codec, LocalResult(moved[client], REPORT), previous, told, client, round_index=0, seed=0)
-        for client in reversed(range(9))
-    }
-    plain = uplink.aggregate(uploads, sizes, told, codec, previous)
-    with ThreadPoolExecutor(3) as pool:
-        assert (uplink.aggregate(uploads, sizes, told, codec, previous, pool.map) == plain).all()
-    np.testing.assert_allclose(plain, np.average(moved, axis=0, weights=sizes), atol=2e-3)
 
 
 def test_raw_models_replace_the_global_one_whatever_the_codec() -> None:

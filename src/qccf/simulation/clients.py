@@ -24,7 +24,6 @@ from qccf.learning.partition import partition
 from qccf.learning.training import Flat, FlatModel, LocalResult, local_update, probe, score
 from qccf.random import stream
 
-S = TypeVar("S")
 T = TypeVar("T")
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
@@ -119,10 +118,6 @@ class Clients:
             return then(client, result)
 
         return dict(zip(order, self._pool.map(one, order), strict=True))
-
-    def each(self, work: Callable[[S], T], items: Iterable[S]) -> Iterable[T]:
-        """Anything else that can be done side by side; results in the order of the items."""
-        return self._pool.map(work, items)
 
     def evaluate(self, weights: Flat, samples: int | None = None) -> tuple[float, float]:
         """Accuracy and loss on all test samples, or on the same random `samples` of them each time."""

@@ -51,7 +51,7 @@ def run_round(
     sizes_bits = uplink.sizes_bits(uploads, observation.num_clients)
     settled = settle(decision, observation, constants, sizes_bits=sizes_bits)
     arrived = {client: upload for client, upload in uploads.items() if settled.arrived[client]}
-    weights = uplink.aggregate(arrived, world.dataset_sizes, decision, codec, server.weights, clients.each)
+    weights = uplink.aggregate(arrived, world.dataset_sizes, decision, codec, server.weights)
     losses = np.full(observation.num_clients, np.nan)
     for client, upload in arrived.items():
         losses[client] = upload.report.loss

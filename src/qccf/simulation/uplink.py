@@ -1,6 +1,6 @@
 """From a trained model to bytes and back: what a client sends, and what the server makes of all that arrived."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +10,6 @@ from qccf.learning.training import Flat, LocalResult, Report
 from qccf.quantization.codecs import raw_payload_bits
 from qccf.quantization.protocol import Codec, Forecast
 from qccf.random import key
-
-GROUP = 4
-"""Uploads that are decoded and summed one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,38 +49,23 @@ def coded_vector(codec: Codec, result: LocalResult, received: Flat) -> Flat:
 
 
 def aggregate(
-    uploads: Mapping[int, Upload],
-    dataset_sizes: FloatArray,
-    decision: Decision,
-    codec: Codec,
-    previous: Flat,
-    each: Callable[[Callable[[list[int]], FloatArray], Iterable[list[int]]], Iterable[FloatArray]] = map,
+    uploads: Mapping[int, Upload], dataset_sizes: FloatArray, decision: Decision, codec: Codec, previous: Flat
 ) -> Flat:
-    """The average of the uploads weighted by data; an empty round keeps the model.
-
-    Clients are summed in their order, in groups that `each` may work on side by side, so that the result does not
-    depend on how many it takes at a time.
+    """The average of the uploads weighted by data, summed in the order of clients; an empty round keeps the model.
 
     Paper: Eq. of global aggregation. Deviates: E8.
     """
     if not uploads:
         return previous
     clients = sorted(uploads)
-    shares = dataset_sizes / dataset_sizes[clients].sum()
-
-    def summed(group: list[int]) -> FloatArray:
-        total = np.zeros(len(previous))
-        for client in group:
-            payload = uploads[client].payload
-            if isinstance(payload, bytes):
-                codec.accumulate(payload, int(decision.num_bits[client]), float(shares[client]), total)
-            else:
-                total += shares[client] * payload
-        return total
-
+    shares = dataset_sizes[clients] / dataset_sizes[clients].sum()
     total = previous.astype(np.float64) if codec.relative and not decision.raw else np.zeros(len(previous))
-    for part in each(summed, [clients[start : start + GROUP] for start in range(0, len(clients), GROUP)]):
-        total += part
+    for client, share in zip(clients, shares, strict=True):
+        payload = uploads[client].payload
+        if isinstance(payload, bytes):
+            codec.accumulate(payload, int(decision.num_bits[client]), float(share), total)
+        else:
+            total += share * payload
     return total.astype(np.float32)
 
 
