@@ -33,7 +33,7 @@ def as_json(problem: RoundProblem) -> dict:
         "weight_ranges": s.weight_ranges.tolist(),
         "participation_queue": problem.participation_queue,
         "quantization_queue": problem.quantization_queue,
-        "constants": asdict(problem.constants),
+        "constants": {name: value for name, value in asdict(problem.constants).items() if value is not None},
     }
 
 
