@@ -13,6 +13,8 @@ from qccf.contracts import FloatArray
 from qccf.report.style import new_figure
 
 COLUMNS = 2
+FEW = 6
+"""So many values on a logarithmic axis are its ticks."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Panel:
     integers: bool = False
     categories: tuple[str, ...] = ()
     references: tuple[tuple[float, str], ...] = ()
+    y_range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ def chart_to_json(chart: Chart) -> dict[str, Any]:
                 "percent": panel.percent,
                 "integers": panel.integers,
                 "categories": list(panel.categories),
+                "yRange": panel.y_range,
                 "references": [{"y": _number(y), "name": name} for y, name in panel.references],
                 "series": [
                     {
@@ -116,7 +120,7 @@ def draw(chart: Chart) -> Figure:
     flat: list[Axes] = list(axes.flat) if hasattr(axes, "flat") else [axes]
     handles: dict[str, Any] = {}
     for panel, one in zip(chart.panels, flat, strict=False):
-        handles |= _draw_panel(one, panel)
+        handles = _draw_panel(one, panel) | handles
     for spare in flat[len(chart.panels) :]:
         spare.set_visible(False)
     if len(handles) > 1:
@@ -153,6 +157,12 @@ def _draw_panel(axes: Axes, panel: Panel) -> dict[str, Any]:
     axes.set(xlabel=panel.x_label, ylabel=panel.y_label, title=panel.title)
     if panel.x_log:
         axes.set_xscale("log")
+        ticks = sorted({float(x) for series in panel.series for x in series.x})
+        if len(ticks) <= FEW:
+            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+            axes.set_xticks([], minor=True)
+    if panel.y_range:
+        axes.set_ylim(*panel.y_range)
     if panel.integers:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if panel.percent:

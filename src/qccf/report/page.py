@@ -19,7 +19,7 @@ from qccf.report.claims import CLAIMS, Judged, Verdict, judge
 from qccf.report.intervals import estimate
 from qccf.report.markdown import to_html
 from qccf.report.paper_charts import family_charts
-from qccf.report.records import Family, Record, families
+from qccf.report.records import PAPERS_MEAN_SIZE, Family, Record, families
 from qccf.report.study_charts import SavingRow, saving_rows, study_charts
 from qccf.world import build_world
 
@@ -137,13 +137,12 @@ def _header(groups: list[Family], judged: list[Judged], manifest: Manifest) -> s
         source = str(family.records[0].summary["data"])
         loud = ' class="note"' if family.records[0].summary.get("synthetic") else ""
         lines.append(f"<p{loud}>Data of {_e(family.title)}: {_e(source)}.</p>")
-        share = family.scenario.data.dataset_size_mean / 1200.0
-        if abs(share - 1.0) > 1e-9:
+        data, device = family.scenario.data, family.scenario.device
+        if data.dataset_size_mean != PAPERS_MEAN_SIZE:
             lines.append(
-                f'<p class="note">On {_e(family.title)} a client has {family.scenario.data.dataset_size_mean:g} '
-                f"samples on average, {share:.3g} of the paper's 1200, at {family.scenario.device.cycles_per_sample:g} "
-                "cycles each. “β = 150, scaled” is the paper's 150 in the same proportion. With so much less data "
-                "accuracies are lower than the paper's.</p>"
+                f'<p class="note">On {_e(family.title)} a client has {data.dataset_size_mean:g} samples on average, not '
+                f"the paper's {PAPERS_MEAN_SIZE:g}, at {device.cycles_per_sample:g} cycles each. “β = 150, scaled” is the "
+                "paper's 150 in the same proportion. Accuracies are those of so much data.</p>"
             )
     if manifest.scale == "smoke":
         lines.append(
@@ -290,7 +289,7 @@ def _literal_table() -> str:
         answer = str(error)
     return (
         "<h3>The literal table</h3><p>With every value of Table I as printed (<code>qccf plan paper-table</code>) "
-        f"nothing can be run, and the answer is:</p><pre>{_e(answer)}</pre>"
+        f"nothing can be run, and the answer is:</p><blockquote>{_e(answer)}</blockquote>"
     )
 
 

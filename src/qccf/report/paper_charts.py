@@ -14,6 +14,7 @@ from qccf.report.intervals import band, estimate
 from qccf.report.records import Family, Record, Setting
 from qccf.report.style import run_style
 
+WHOLE = (0.0, 1.02)
 BAND = "Lines are means over seeds, bands 95 % intervals of the mean (Student's t)."
 
 
@@ -134,7 +135,15 @@ def _lost(family: Family, settings: list[Setting], suffix: str) -> Chart:
             names,
         )
         panels.append(
-            Panel(setting.beta_label, "round", "uploads past the deadline", curves, percent=True, integers=True)
+            Panel(
+                setting.beta_label,
+                "round",
+                "uploads past the deadline",
+                curves,
+                percent=True,
+                integers=True,
+                y_range=WHOLE,
+            )
         )
     caption = (
         f"Share of the uploads that miss the deadline on {family.title}; policies that never miss one are left out. "
@@ -176,6 +185,7 @@ def _curves(
             continue
         values = _stack(family.of(setting, name), of)
         mean, low, high = band(values)
+        low = np.maximum(low, 0.0)  # nothing drawn here can be negative
         seen = np.isfinite(mean)
         colour, marker = run_style(name, k)
         rounds = np.arange(1.0, len(mean) + 1.0)[seen]

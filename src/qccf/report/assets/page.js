@@ -3,7 +3,7 @@
    keyboard. Nothing is loaded from anywhere. */
 (() => {
   const SVG = "http://www.w3.org/2000/svg";
-  const MARGIN = { left: 58, right: 14, top: 8, bottom: 42 };
+  const MARGIN = { left: 64, right: 14, top: 8, bottom: 42 };
   const HEIGHT = 290;
 
   const element = (name, attributes = {}, parent = null, text = "") => {
@@ -111,7 +111,12 @@
       else { const pad = 0.02 * (x1 - x0) || 0.5; x0 -= pad; x1 += pad; }
       const pad = 0.05 * (y1 - y0) || Math.abs(0.05 * y1) || 0.5;
       const floor = y0 >= 0 && y0 - pad < 0 ? 0 : y0 - pad;
-      return [x0, x1, floor, y1 + pad];
+      return spec.yRange ? [x0, x1, ...spec.yRange] : [x0, x1, floor, y1 + pad];
+    }
+
+    few() {
+      const xs = [...new Set(this.spec.series.flatMap((s) => s.x))];
+      return xs.length <= 6 ? xs : null;
     }
 
     render() {
@@ -141,7 +146,7 @@
         element("text", { x: MARGIN.left - 6, y: this.py(tick) + 4, "text-anchor": "end" }, svg, label);
       }
       const ticks = spec.categories.length ? spec.categories.map((_, k) => k)
-        : spec.xLog ? logTicks(x0, x1) : linearTicks(x0, x1, Math.min(6, width / 80), spec.integers);
+        : spec.xLog ? (this.few() || logTicks(x0, x1)) : linearTicks(x0, x1, Math.min(6, width / 80), spec.integers);
       for (const tick of ticks) {
         if (tick < x0 || tick > x1) continue;
         element("line", { class: "axis", x1: this.px(tick), x2: this.px(tick), y1: bottom, y2: bottom + 4 }, svg);
@@ -154,7 +159,7 @@
       const middle = (MARGIN.top + bottom) / 2;
       element("text", { x: 12, y: middle, "text-anchor": "middle", transform: `rotate(-90 12 ${middle})` }, svg, spec.yLabel);
 
-      const ground = element("g", { "clip-path": `url(#${clip})` }, svg);
+      const ground = element("g", { class: "curves", "clip-path": `url(#${clip})` }, svg);
       for (const reference of spec.references) {
         const y = this.py(reference.y);
         element("line", { class: "reference", x1: MARGIN.left, x2: right, y1: y, y2: y }, ground);
