@@ -140,9 +140,9 @@ def _header(groups: list[Family], judged: list[Judged], manifest: Manifest) -> s
         data, device = family.scenario.data, family.scenario.device
         if data.dataset_size_mean != PAPERS_MEAN_SIZE:
             lines.append(
-                f'<p class="note">On {_e(family.title)} a client has {data.dataset_size_mean:g} samples on average, not '
-                f"the paper's {PAPERS_MEAN_SIZE:g}, at {device.cycles_per_sample:g} cycles each. “β = 150, scaled” is the "
-                "paper's 150 in the same proportion. Accuracies are those of so much data.</p>"
+                f'<p class="note">On {_e(family.title)} a client has {data.dataset_size_mean:g} samples on average, '
+                f"not the paper's {PAPERS_MEAN_SIZE:g}, at {device.cycles_per_sample:g} cycles each. “β = 150, scaled” "
+                "is the paper's 150 in the same proportion. Accuracies are those of so much data.</p>"
             )
     if manifest.scale == "smoke":
         lines.append(
