@@ -60,14 +60,14 @@ AS_CLAIMED = {
     "same-size": {"energy": 1.0 / (1 - 0.3542), "slope": 0.0, "speed": 0.1},
     "principle": {"energy": 1.0 / (1 - 0.4821), "slope": 2.0, "rise": 0.2, "lost": 1.0, "speed": 0.1},
     "channel-allocate": {"energy": 3.0, "rise": 0.0, "slope": -2.0, "first": 6.0, "speed": 0.1},
-    "no-quantization": {"energy": 4.0, "first": 32.0, "rise": 0.0, "speed": 0.1},
+    "no-quantization": {"energy": 4.0, "first": 40.0, "rise": 0.0, "speed": 0.1},
 }
 REVERSED = {
     "qccf": {"energy": 4.0, "speed": 0.06, "rise": -0.03, "slope": 2.0, "first": 6.0},
     "same-size": {"energy": 1.0, "rise": -0.03, "slope": 2.0, "first": 5.0},
     "principle": {"energy": 1.0, "speed": 0.03, "rise": -0.03, "slope": -2.0, "first": 3.0},
     "channel-allocate": {"energy": 1.0, "rise": 0.2, "slope": 2.0},
-    "no-quantization": {"energy": 1.0, "first": 32.0, "rise": 0.0},
+    "no-quantization": {"energy": 1.0, "first": 40.0, "rise": 0.0},
 }
 
 

@@ -87,8 +87,10 @@ def _add_overrides(command: argparse.ArgumentParser) -> None:
 def _add_execution(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seed", type=int, metavar="S", help="overrides federation.seed")
     command.add_argument("--data-dir", type=Path, metavar="DIR", help="where datasets are (default: QCCF_DATA)")
-    command.add_argument("--device", choices=("auto", "cpu", "cuda"))
-    command.add_argument("--precision", choices=("auto", "fp32", "bf16"))
+    command.add_argument("--device", choices=("auto", "cpu", "cuda"), help="auto takes a GPU where there is one")
+    command.add_argument(
+        "--precision", choices=("auto", "fp32", "bf16"), help="auto takes bf16 where the hardware multiplies it"
+    )
     command.add_argument("--workers", type=int, metavar="W", help="threads that train clients (default: every core)")
     command.add_argument("--tensorboard", action="store_true", help="log every round for TensorBoard")
 
@@ -161,16 +163,26 @@ def _add_plan(plan: argparse.ArgumentParser) -> None:
 def _add_decide(decide: argparse.ArgumentParser) -> None:
     decide.description = "Decide one round: who takes part, on which channel, how fast, with how many bits."
     decide.add_argument("problem", metavar="PROBLEM.json", help='the problem, or "-" for standard input')
-    decide.add_argument("--solver", choices=("assignment", "genetic", "exhaustive"), default="assignment")
-    decide.add_argument("--inner", choices=("exact", "closed-form", "printed"), default="exact")
-    decide.add_argument("--seed", type=int, default=0, help="for the genetic solver (default 0)")
+    decide.add_argument(
+        "--solver",
+        choices=("assignment", "genetic", "exhaustive"),
+        default="assignment",
+        help="who takes part, on which channel (default assignment)",
+    )
+    decide.add_argument(
+        "--inner",
+        choices=("exact", "closed-form", "printed"),
+        default="exact",
+        help="bits and frequency (default exact)",
+    )
+    decide.add_argument("--seed", type=int, default=0, metavar="S", help="for the genetic solver (default 0)")
     decide.add_argument("--json", action="store_true", help="print the decision as JSON")
     decide.set_defaults(run=_later("decide", "decide"))
 
 
 def _add_data(data: argparse.ArgumentParser) -> None:
     data.description = "Datasets: what there is, what is here, and whether it is whole."
-    data.add_argument("action", choices=("list", "fetch", "check"))
+    data.add_argument("action", choices=("list", "fetch", "check"), help="what to do")
     data.add_argument("name", nargs="?", default="", help="for fetch and check")
     data.add_argument("--data-dir", type=Path, metavar="DIR", help="where datasets are (default: QCCF_DATA)")
     data.set_defaults(run=_later("data", "data_command"))
