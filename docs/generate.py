@@ -29,7 +29,7 @@ def paper_map() -> str:
     rows = []
     for path in sorted(SOURCE.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        where = path.relative_to(ROOT / "src").as_posix()
+        where = path.relative_to(SOURCE).as_posix()
         own = _citation(ast.get_docstring(tree))
         for name, text in _cited(tree):
             place = _place(text) or _place(own or "") or ""
@@ -37,6 +37,10 @@ def paper_map() -> str:
             found = uses.get(name) or uses.get(_module_name(path), []) if name else uses.get(_module_name(path), [])
             rows.append((_order(place), place, text, label, _tests(found), _deviates(tree, name)))
     lines = [
+        "---",
+        "hide: [toc]",
+        "---",
+        "",
         "# Paper map",
         "",
         "From the paper to the function to the tests. Written by `docs/generate.py` from the `Paper:` and `Deviates:`",
@@ -163,8 +167,10 @@ def pictures() -> None:
     import numpy as np
 
     from qccf.config import load_scenario
+    from qccf.contracts import Observation
     from qccf.cost import compute_energy_j, slowest_frequency_hz, training_cycles
-    from qccf.planning import plan
+    from qccf.planning import StatisticsModel, plan
+    from qccf.policies import build_policy
     from qccf.report.style import new_figure, run_style
 
     scenario = load_scenario("femnist", ["statistics.model=trace", "statistics.trace=growing-weights"])
@@ -188,24 +194,23 @@ def pictures() -> None:
     figure.savefig(ROOT / "docs" / "images" / "idea-deadline.svg", metadata={"Date": None})
 
     figure, axes = new_figure(9.0, 3.2, 1, 2)
-    for beta, panel in ((150, axes[0]), (300, axes[1])):
-        runs = plan(scenario.model_copy(update={"data": scenario.data.model_copy(update={"dataset_size_std": beta})}),
-                    ["qccf", "same-size"], 8)  # fmt: skip
-        for name in ("qccf", "same-size"):
-            mine = [run for run in runs if run.policy == name]
-            colour, marker = run_style(name)
-            if panel is axes[0]:
-                mean = np.mean([run.num_bits.mean(axis=1) for run in mine], axis=0)
-                panel.plot(
-                    np.arange(1, len(mean) + 1), mean, color=colour, marker=marker, markevery=10, ms=4, label=name
-                )
-            else:
-                x = np.concatenate([run.world.dataset_sizes for run in mine])
-                y = np.concatenate([run.num_bits.mean(axis=0) for run in mine])
-                panel.scatter(x, y, s=14, color=colour, marker=marker, alpha=0.7)
+    sizes = np.linspace(600.0, 1800.0, 10)
+    statistics = StatisticsModel(scenario).at(50, sizes)[0]
+    links = [Observation(np.full((10, 10), rate_bps), statistics) for rate_bps in np.arange(80e6, 151e6, 1e6)]
+    runs = plan(scenario, ["qccf", "same-size"], 8)
+    for name in ("qccf", "same-size"):
+        colour, marker = run_style(name)
+        mean = np.mean([run.num_bits.mean(axis=1) for run in runs if run.policy == name], axis=0)
+        axes[0].plot(np.arange(1, len(mean) + 1), mean, color=colour, marker=marker, markevery=10, ms=4, label=name)
+        policy = build_policy(name, scenario)
+        state = policy.init(statistics) | {"quantization_queue": 3.0}
+        chosen = [policy.decide(state, link, np.random.default_rng(0)).num_bits for link in links]
+        axes[1].plot(sizes, np.mean(chosen, axis=0), color=colour, marker=marker, ms=5, label=name)
     axes[0].set(xlabel="round", ylabel="mean bits a parameter", title="Bits rise as training converges")
     axes[1].set(
-        xlabel="samples of a client", ylabel="mean bits a parameter", title="… and clients with more data get fewer"
+        xlabel="samples of a client",
+        ylabel="bits a parameter",
+        title="… and fall with a client's data, all links alike",
     )
     axes[0].legend(fontsize=8)
     figure.savefig(ROOT / "docs" / "images" / "idea-bits.svg", metadata={"Date": None})
