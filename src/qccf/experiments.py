@@ -29,11 +29,15 @@ class Task:
     datasets: tuple[str, ...]
     energy_weight: float
     energy_weights: tuple[float, ...]
+    data_share: float = 1.0
+    """Of a reduced scale's samples: a larger network takes fewer in the same time."""
 
 
 TASKS: dict[str, Task] = {
     "femnist": Task("femnist", (), ("emnist", "femnist", "handwriting"), 100.0, (1.0, 10.0, 100.0, 1000.0, 10000.0)),
-    "cifar10": Task("cifar10", ("learning.model=cifar10-cnn",), ("cifar10",), 10.0, (0.1, 1.0, 10.0, 100.0, 1000.0)),
+    "cifar10": Task(
+        "cifar10", ("learning.model=cifar10-cnn",), ("cifar10",), 10.0, (0.1, 1.0, 10.0, 100.0, 1000.0), 0.5
+    ),
 }
 
 
@@ -96,7 +100,7 @@ def figure_tasks(figure: str, tasks: Iterable[str]) -> list[str]:
 
 def task_scenario(chosen: Chosen, scale: Scale, overrides: Sequence[str], *, beta: float, weight: float) -> Scenario:
     """The settings of one run but for policy and seed. The user's overrides come last."""
-    share = scale.data_share
+    share = scale.data_share if scale.data_share == 1.0 else scale.data_share * chosen.task.data_share
     base = load_scenario(chosen.task.name)
     settings = [
         *chosen.task.settings,

@@ -70,6 +70,8 @@ def test_a_smaller_scale_keeps_the_work_of_a_round() -> None:
             work.add(round(s.data.dataset_size_mean * s.device.cycles_per_sample))
             assert s.data.dataset_size_std / s.data.dataset_size_mean == pytest.approx(0.25)
         assert len(work) == 1
+    small = [task_scenario(task, SCALES["small"], [], beta=150, weight=1.0) for task in (FEMNIST, CIFAR)]
+    assert [s.data.dataset_size_mean for s in small] == [200.0, 100.0]
 
 
 def test_overrides_come_last_and_change_the_folder() -> None:

@@ -55,7 +55,7 @@ def _finish(console: Console, out: Path, progress: Progress) -> int:
         studies = [out / name for name in tree["studies"] if (out / name).exists()]
         say(console, write_report(out / "report.html", runs, studies, manifest_of(tree)), out / "report.html")
     if progress.interrupted:
-        console.print(f"Stopped: {status(progress)}; go on with the same command.", highlight=False)
+        console.print(f"Stopped: {status(progress)}; go on with the same command.", soft_wrap=True, highlight=False)
         return 130
     if progress.sentences:
         console.print(f"{len(progress.sentences)} failed; the same command tries them again.", style="red")
