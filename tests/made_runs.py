@@ -8,7 +8,7 @@ import pandas as pd
 from qccf.config import load_scenario
 from qccf.report.records import Family, Record, families
 
-ROUNDS, CLIENTS, SEEDS = 40, 10, 4
+ROUNDS, CLIENTS, SEEDS = 40, 10, 10
 SIZES = np.linspace(800, 1600, CLIENTS).round()
 
 

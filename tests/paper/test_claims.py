@@ -5,6 +5,7 @@ import pytest
 from qccf.report.claims import (
     CLAIMS,
     Judged,
+    _unrelated,
     combined,
     energy_to,
     judge,
@@ -82,6 +83,14 @@ def test_verdicts_follow_the_interval() -> None:
     assert combined(["does not hold", "does not hold"]) == "does not hold"
     assert combined(["partly", "partly"]) == "partly"
     assert combined(["not measurable"]) == "not measurable"
+
+
+def test_no_relation_must_be_shown() -> None:
+    """An interval that holds everything is no evidence of nothing."""
+    assert _unrelated(Estimate(-0.05, 0.1, 9)) == "holds"
+    assert _unrelated(Estimate(-0.05, 8.0, 2)) == "partly"
+    assert _unrelated(Estimate(0.5, 0.1, 9)) == "does not hold"
+    assert _unrelated(Estimate(0.0, float("nan"), 1)) == "not measurable"
 
 
 def test_a_tie_is_no_defeat_but_no_victory() -> None:

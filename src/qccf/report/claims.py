@@ -28,7 +28,7 @@ STABLE = 0.05
 FLAT = 0.01
 """Accuracy is flat if it moves by less than this."""
 UNRELATED = 0.2
-"""A rank correlation nearer to 0 than this is no relation, unless its interval says that it is surely larger."""
+"""Rank correlations whose whole interval is nearer to 0 than this are no relation."""
 
 
 @dataclass(frozen=True)
@@ -385,13 +385,12 @@ def _bits_over_sizes(family: Family) -> list[Finding]:
 
 
 def _unrelated(e: Estimate) -> Verdict:
-    """No relation: near 0, and either not surely different from it or surely near. Far but unsure is unsettled."""
+    """No relation must be shown like any other: the whole interval is near 0. A wide one around 0 settles nothing."""
+    if within(e, UNRELATED) == "holds":
+        return "holds"
     if not e.known:
         return "not measurable"
-    unsure = e.low <= 0.0 <= e.high
-    if abs(e.mean) < UNRELATED and (unsure or within(e, UNRELATED) == "holds"):
-        return "holds"
-    return "partly" if unsure else "does not hold"
+    return "partly" if e.low <= 0.0 <= e.high else "does not hold"
 
 
 def _final_bits(family: Family) -> list[Finding]:
@@ -502,8 +501,7 @@ CLAIMS: tuple[Claim, ...] = (
         "",
         "bits",
         _bits_over_rounds,
-        f"Rank correlation of a round's mean bits with its number; 'no relation' is less than ±{UNRELATED:g} and "
-        "not surely different from 0.",
+        f"Rank correlation of a round's mean bits with its number; 'no relation' is an interval within ±{UNRELATED:g}.",
     ),
     Claim(
         "bits-sizes",
