@@ -53,6 +53,8 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_run(commands.add_parser("run", help="train a federation under one policy"))
     _add_compare(commands.add_parser("compare", help="train it under several policies, on the same cells and data"))
+    _add_reproduce(commands.add_parser("reproduce", help="run the paper's experiments and say which claims hold"))
+    _add_report(commands.add_parser("report", help="one HTML page from any runs"))
     _add_plan(commands.add_parser("plan", help="what a federation costs in its cell, with no training"))
     _add_decide(commands.add_parser("decide", help="decide one round from a problem in JSON"))
     _add_data(commands.add_parser("data", help="list, fetch and check datasets"))
@@ -68,6 +70,10 @@ def _add_scenario(command: argparse.ArgumentParser, default: str) -> None:
         help=f"femnist, cifar10, quick, paper-table, or a TOML file (default {default})",
     )
     command.add_argument("--rounds", type=int, metavar="N", help="overrides federation.rounds")
+    _add_overrides(command)
+
+
+def _add_overrides(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--set",
         action="append",
@@ -81,8 +87,10 @@ def _add_scenario(command: argparse.ArgumentParser, default: str) -> None:
 def _add_execution(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seed", type=int, metavar="S", help="overrides federation.seed")
     command.add_argument("--data-dir", type=Path, metavar="DIR", help="where datasets are (default: QCCF_DATA)")
-    command.add_argument("--device", choices=("auto", "cpu", "cuda"))
-    command.add_argument("--precision", choices=("auto", "fp32", "bf16"))
+    command.add_argument("--device", choices=("auto", "cpu", "cuda"), help="auto takes a GPU where there is one")
+    command.add_argument(
+        "--precision", choices=("auto", "fp32", "bf16"), help="auto takes bf16 where the hardware multiplies it"
+    )
     command.add_argument("--workers", type=int, metavar="W", help="threads that train clients (default: every core)")
     command.add_argument("--tensorboard", action="store_true", help="log every round for TensorBoard")
 
@@ -111,6 +119,31 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
     compare.set_defaults(run=_later("run", "compare_command"))
 
 
+def _add_reproduce(reproduce: argparse.ArgumentParser) -> None:
+    reproduce.description = (
+        "Run the paper's experiments and report, claim by claim, what holds. Goes on where it stopped."
+    )
+    reproduce.add_argument(
+        "figure", nargs="?", choices=("fig2", "fig3", "fig4", "fig5", "all"), default="all", help="default: all"
+    )
+    reproduce.add_argument(
+        "--scale", choices=("smoke", "small", "full"), default="small", help="how much of it (default small)"
+    )
+    reproduce.add_argument("--tasks", default="femnist,cifar10", metavar="A,B", help="default: femnist,cifar10")
+    reproduce.add_argument("--out", type=Path, metavar="DIR", help="default runs/reproduce-SCALE")
+    reproduce.add_argument("--jobs", type=int, default=1, metavar="N", help="so many runs at a time (default 1)")
+    reproduce.add_argument("--data-dir", type=Path, metavar="DIR", help="where datasets are (default: QCCF_DATA)")
+    _add_overrides(reproduce)
+    reproduce.set_defaults(run=_later("reproduce", "reproduce_command"))
+
+
+def _add_report(report: argparse.ArgumentParser) -> None:
+    report.description = "Claims, figures, settings and deviations of any runs, as one HTML file that opens offline."
+    report.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders of runs, or with runs below them")
+    report.add_argument("--out", type=Path, metavar="FILE.html", help="default DIR/report.html")
+    report.set_defaults(run=_later("report", "report_command"))
+
+
 def _add_plan(plan: argparse.ArgumentParser) -> None:
     plan.description = "Decide many rounds with no training and report energy, latency, participation and bits."
     _add_scenario(plan, "femnist")
@@ -130,16 +163,26 @@ def _add_plan(plan: argparse.ArgumentParser) -> None:
 def _add_decide(decide: argparse.ArgumentParser) -> None:
     decide.description = "Decide one round: who takes part, on which channel, how fast, with how many bits."
     decide.add_argument("problem", metavar="PROBLEM.json", help='the problem, or "-" for standard input')
-    decide.add_argument("--solver", choices=("assignment", "genetic", "exhaustive"), default="assignment")
-    decide.add_argument("--inner", choices=("exact", "closed-form", "printed"), default="exact")
-    decide.add_argument("--seed", type=int, default=0, help="for the genetic solver (default 0)")
+    decide.add_argument(
+        "--solver",
+        choices=("assignment", "genetic", "exhaustive"),
+        default="assignment",
+        help="who takes part, on which channel (default assignment)",
+    )
+    decide.add_argument(
+        "--inner",
+        choices=("exact", "closed-form", "printed"),
+        default="exact",
+        help="bits and frequency (default exact)",
+    )
+    decide.add_argument("--seed", type=int, default=0, metavar="S", help="for the genetic solver (default 0)")
     decide.add_argument("--json", action="store_true", help="print the decision as JSON")
     decide.set_defaults(run=_later("decide", "decide"))
 
 
 def _add_data(data: argparse.ArgumentParser) -> None:
     data.description = "Datasets: what there is, what is here, and whether it is whole."
-    data.add_argument("action", choices=("list", "fetch", "check"))
+    data.add_argument("action", choices=("list", "fetch", "check"), help="what to do")
     data.add_argument("name", nargs="?", default="", help="for fetch and check")
     data.add_argument("--data-dir", type=Path, metavar="DIR", help="where datasets are (default: QCCF_DATA)")
     data.set_defaults(run=_later("data", "data_command"))

@@ -49,4 +49,6 @@ LOOK: dict[Any, Any] = {
     "axes.grid": True,
     "grid.alpha": 0.25,
     "legend.frameon": False,
+    "pdf.fonttype": 42,  # fonts that publishers accept
+    "svg.hashsalt": "qccf",  # the same figure is the same file
 }

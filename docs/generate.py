@@ -1,0 +1,231 @@
+"""Writes the documents that are made from the code: the paper map, the command line, the pictures of the idea.
+
+Run: python docs/generate.py [--pictures]. A test holds the text against the code.
+"""
+
+import argparse
+import ast
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "src"))
+
+SOURCE = ROOT / "src" / "qccf"
+NUMERALS = {"I": 1, "II": 2, "III": 3, "IV": 4, "V": 5, "VI": 6}
+SHOWN_TESTS = 3
+# Where in the paper a symbol stands, for sentences that name no section.
+PLACES = {
+    "Lemma 1": "II-B", "Eq. of global aggregation": "II-A", "C6": "IV-C", "C7": "IV-C", "P2": "V-A", "P1": "IV-C",
+    "Algorithm 1": "V-D", "J4": "V-D", "N_pop": "V-D", "τ_e·γ·D": "IV-B", "E_cmp": "IV-B", "h_Rician": "IV-A",
+    "v = B": "IV-A", "first-order step": "V-C", "Figs. 2": "VI",
+}  # fmt: skip
+
+
+def paper_map() -> str:
+    """Every function, class and module whose docstring cites the paper, with the tests that use it."""
+    uses = _uses_in_tests()
+    rows = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        where = path.relative_to(SOURCE).as_posix()
+        own = _citation(ast.get_docstring(tree))
+        for name, text in _cited(tree):
+            place = _place(text) or _place(own or "") or ""
+            label = f"`{where}`" + (f" `{name}`" if name else "")
+            found = uses.get(name) or uses.get(_module_name(path), []) if name else uses.get(_module_name(path), [])
+            rows.append((_order(place), place, text, label, _tests(found), _deviates(tree, name)))
+    lines = [
+        "---",
+        "hide: [toc]",
+        "---",
+        "",
+        "# Paper map",
+        "",
+        "From the paper to the function to the tests. Written by `docs/generate.py` from the `Paper:` and `Deviates:`",
+        "lines of docstrings and from what the tests use; a test holds it against the code.",
+        "",
+        "| section | what is cited | where | deviates | tests |",
+        "|---|---|---|---|---|",
+    ]
+    for _, place, text, label, tests, deviates in sorted(rows):
+        lines.append(f"| {place} | {text} | {label} | {deviates} | {tests} |".replace("  ", " "))
+    return "\n".join(lines) + "\n"
+
+
+def _cited(tree: ast.Module) -> list[tuple[str, str]]:
+    found = []
+    if text := _citation(ast.get_docstring(tree)):
+        found.append(("", text))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and (text := _citation(ast.get_docstring(node))):
+            found.append((node.name, text))
+    return found
+
+
+def _citation(docstring: str | None) -> str | None:
+    """The sentence after `Paper:`."""
+    flat = re.sub(r"\s+", " ", docstring or "")
+    match = re.search(
+        r"Paper: (.+?)(?:\.(?= [A-Z]|$)|$)", flat.replace("Eq. ", "Eq.\u00a0").replace("Figs. ", "Figs.\u00a0")
+    )
+    return match[1].replace("\u00a0", " ").replace("|", "\\|") if match else None
+
+
+def _deviates(tree: ast.Module, name: str) -> str:
+    named = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    nodes = [n for n in ast.walk(tree) if isinstance(n, named) and getattr(n, "name", "") == name]
+    sentences = [m[1] for n in nodes for m in re.finditer(r"Deviates: ([^.]*)", ast.get_docstring(n) or "")]
+    keys = [key for sentence in sentences for key in re.findall(r"E\d+", sentence)]
+    return ", ".join(dict.fromkeys(keys))
+
+
+def _place(text: str) -> str:
+    if match := re.search(r"Sections? ([IV]+(?:-[A-Z])?)", text):
+        return match[1]
+    return next((place for symbol, place in PLACES.items() if symbol in text), "")
+
+
+def _order(place: str) -> tuple[int, str]:
+    numeral, _, letter = place.partition("-")
+    return NUMERALS.get(numeral, 9), letter
+
+
+def _module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT / "src").with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _uses_in_tests() -> dict[str, list[str]]:
+    """Names and modules to the tests that use them."""
+    uses: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        where = path.relative_to(ROOT).as_posix()
+        modules = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module}
+        imported = {a.asname or a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
+        helpers: dict[str, set[str]] = {}
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef):
+                names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+                names |= {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+                helpers[node.name] = names
+        for name, used in helpers.items():
+            if not name.startswith("test_"):
+                continue
+            reached = used | {u for helper in used & set(helpers) for u in helpers[helper]}
+            for one in reached:
+                uses.setdefault(one, []).append(f"{where}::{name}")
+        for module in modules:
+            for one in {module, *(f"{module}.{n}" for n in imported)}:
+                uses.setdefault(one, []).append(where)
+            package = module.rpartition(".")[0]
+            if package.startswith("qccf."):
+                uses.setdefault(package, []).append(where)
+    return uses
+
+
+def _tests(found: list[str]) -> str:
+    unique = list(dict.fromkeys(found))
+    shown = ", ".join(f"`{name.removeprefix('tests/')}`" for name in unique[:SHOWN_TESTS])
+    more = len(unique) - SHOWN_TESTS
+    return shown + (f" and {more} more" if more > 0 else "")
+
+
+def command_line() -> str:
+    """Every command and option, from the parser itself."""
+    from qccf.cli import parser
+
+    lines = [
+        "# Command line",
+        "",
+        "Written by `docs/generate.py` from the parser. A mistake ends with one sentence and status 2, an "
+        "interrupt with status 130.",
+    ]
+    top = parser()
+    commands = next(a for a in top._actions if isinstance(a, argparse._SubParsersAction))
+    for name, command in commands.choices.items():
+        lines += ["", f"## `qccf {name}`", "", command.description or "", "", "| argument | what |", "|---|---|"]
+        for action in command._actions:
+            if "--help" in action.option_strings:
+                continue
+            choices = "|".join(map(str, action.choices)) if action.choices else ""
+            value = str(action.metavar or choices or action.dest)
+            takes = "" if action.nargs == 0 else value
+            words = " ".join(word for word in (*action.option_strings, takes) if word)
+            lines.append(f"| `{_cell(words)}` | {_cell(action.help or '')} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def pictures() -> None:
+    """The idea, drawn with the numbers that the code gives."""
+    import numpy as np
+
+    from qccf.config import load_scenario
+    from qccf.contracts import Observation
+    from qccf.cost import compute_energy_j, slowest_frequency_hz, training_cycles
+    from qccf.planning import StatisticsModel, plan
+    from qccf.policies import build_policy
+    from qccf.report.style import new_figure, run_style
+
+    scenario = load_scenario("femnist", ["statistics.model=trace", "statistics.trace=growing-weights"])
+    c = scenario.constants()
+    bits = np.arange(1, 11)
+    figure, axes = new_figure(9.0, 3.2, 1, 2)
+    for size, colour in ((900.0, "#56B4E9"), (1200.0, "#0072B2"), (1500.0, "#000000")):
+        upload_s = (c.num_parameters * (bits + 1.0) + 32.0) / 100e6
+        cycles = training_cycles(np.array([size]), c)
+        frequency_hz = slowest_frequency_hz(cycles, upload_s, c)
+        seen = np.isfinite(frequency_hz)
+        energy_j = compute_energy_j(cycles, frequency_hz, c) + c.transmit_power_w * upload_s
+        axes[0].plot(bits[seen], frequency_hz[seen] / 1e6, color=colour, marker="o", ms=4, label=f"{size:g} samples")
+        axes[1].plot(bits[seen], energy_j[seen] * 1e3, color=colour, marker="o", ms=4)
+    axes[0].axhline(c.frequency_max_hz / 1e6, color="0.4", ls=":")
+    axes[0].set(
+        xlabel="bits a parameter", ylabel="slowest CPU in time (MHz)", title="More bits leave less time to compute"
+    )
+    axes[1].set(xlabel="bits a parameter", ylabel="energy of the client (mJ)", title="… and a faster CPU costs energy")
+    axes[0].legend(fontsize=8)
+    figure.savefig(ROOT / "docs" / "images" / "idea-deadline.svg", metadata={"Date": None})
+
+    figure, axes = new_figure(9.0, 3.2, 1, 2)
+    sizes = np.linspace(600.0, 1800.0, 10)
+    statistics = StatisticsModel(scenario).at(50, sizes)[0]
+    links = [Observation(np.full((10, 10), rate_bps), statistics) for rate_bps in np.arange(80e6, 151e6, 1e6)]
+    runs = plan(scenario, ["qccf", "same-size"], 8)
+    for name in ("qccf", "same-size"):
+        colour, marker = run_style(name)
+        mean = np.mean([run.num_bits.mean(axis=1) for run in runs if run.policy == name], axis=0)
+        axes[0].plot(np.arange(1, len(mean) + 1), mean, color=colour, marker=marker, markevery=10, ms=4, label=name)
+        policy = build_policy(name, scenario)
+        state = policy.init(statistics) | {"quantization_queue": 3.0}
+        chosen = [policy.decide(state, link, np.random.default_rng(0)).num_bits for link in links]
+        axes[1].plot(sizes, np.mean(chosen, axis=0), color=colour, marker=marker, ms=5, label=name)
+    axes[0].set(xlabel="round", ylabel="mean bits a parameter", title="Bits rise as training converges")
+    axes[1].set(
+        xlabel="samples of a client",
+        ylabel="bits a parameter",
+        title="… and fall with a client's data, all links alike",
+    )
+    axes[0].legend(fontsize=8)
+    figure.savefig(ROOT / "docs" / "images" / "idea-bits.svg", metadata={"Date": None})
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--pictures", action="store_true", help="draw the pictures as well")
+    (ROOT / "docs" / "paper-map.md").write_text(paper_map(), encoding="utf-8")
+    (ROOT / "docs" / "cli.md").write_text(command_line(), encoding="utf-8")
+    deviations = (ROOT / "docs" / "deviations.md").read_text(encoding="utf-8")
+    (SOURCE / "report" / "assets" / "deviations.md").write_text(deviations, encoding="utf-8")
+    if options.parse_args().pictures:
+        pictures()
+
+
+if __name__ == "__main__":
+    main()

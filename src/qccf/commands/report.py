@@ -1,0 +1,82 @@
+"""`qccf report`, and what it shares with `qccf reproduce`."""
+
+import argparse
+import json
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from qccf.errors import QccfError
+from qccf.files import require_writable, write_text_whole, write_whole
+from qccf.report.page import Manifest, Report, build_report
+from qccf.report.records import find_runs, find_studies, read_record, read_study
+
+MANIFEST = "reproduction.json"
+
+
+def report_command(options: argparse.Namespace) -> int:
+    """The page of any runs; of a reproduction, those of its last plan."""
+    folders: list[Path] = options.folders
+    manifests = [read_manifest(folder) for folder in folders if (folder / MANIFEST).exists()]
+    runs: list[Path] = []
+    studies: list[Path] = []
+    for folder in folders:
+        if (folder / MANIFEST).exists():
+            tree = read_manifest(folder)
+            runs += [folder / name for name in tree["runs"] if (folder / name / "summary.json").exists()]
+            studies += [folder / name for name in tree["studies"] if (folder / name).exists()]
+        else:
+            runs += find_runs([folder])
+            studies += find_studies([folder])
+    if not runs:
+        raise QccfError(f"{', '.join(map(str, folders))}: no run here has come to its first summary.")
+    out: Path = options.out or folders[0] / "report.html"
+    require_writable(out.parent)
+    report = write_report(out, runs, studies, manifest_of(manifests[0]) if manifests else Manifest())
+    console = Console()
+    say(console, report, out)
+    return 0
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    try:
+        tree: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        _ = manifest_of(tree), [*tree["runs"], *tree["studies"]]
+        return tree
+    except (OSError, ValueError, KeyError, TypeError):
+        raise QccfError(f"{folder / MANIFEST} cannot be read: run `qccf reproduce` again, it goes on.") from None
+
+
+def manifest_of(tree: dict[str, Any]) -> Manifest:
+    return Manifest(
+        command=tree["command"],
+        scale=tree["scale"],
+        not_run=tuple((task, reason) for task, reason in tree["not_run"]),
+        failed=tuple((label, sentence) for label, sentence in tree["failed"]),
+        unfinished=tree["unfinished"],
+    )
+
+
+def write_report(out: Path, runs: list[Path], studies: list[Path], manifest: Manifest) -> Report:
+    """The page, and its figures as files in `figures` beside it."""
+    report = build_report([read_record(path) for path in runs], [read_study(path) for path in studies], manifest)
+    for name, data in report.files.items():
+        write_whole(out.parent / "figures" / name, partial(_write_bytes, data))
+    write_text_whole(out, report.page)
+    return report
+
+
+def _write_bytes(data: bytes, path: Path) -> None:
+    path.write_bytes(data)
+
+
+def say(console: Console, report: Report, out: Path) -> None:
+    """The verdicts in a few lines, and where the page is."""
+    for one in report.judged:
+        console.print(f"{one.verdict:>15}  {one.family.title}: {one.claim.words}", soft_wrap=True, highlight=False)
+    counts = Counter(one.verdict for one in report.judged)
+    console.print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()), highlight=False)
+    console.print(f"Written: {out}, figures in {out.parent / 'figures'}", soft_wrap=True, highlight=False)

@@ -1,0 +1,335 @@
+"""The report: one HTML file that needs nothing else, with the claims on top."""
+
+import base64
+import html
+import io
+import json
+import platform
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import metadata, resources
+from typing import Any
+
+from qccf._version import __version__
+from qccf.config import load_scenario, scenario_to_toml
+from qccf.errors import InfeasibleError
+from qccf.report.charts import Chart, chart_to_csv, chart_to_json, draw
+from qccf.report.claims import CLAIMS, Judged, Verdict, judge
+from qccf.report.intervals import estimate
+from qccf.report.markdown import to_html
+from qccf.report.paper_charts import family_charts
+from qccf.report.records import PAPERS_MEAN_SIZE, Family, Record, families
+from qccf.report.study_charts import SavingRow, saving_rows, study_charts
+from qccf.world import build_world
+
+VERDICT_CLASSES: dict[Verdict, str] = {
+    "holds": "holds", "partly": "partly", "does not hold": "fails", "not measurable": "unknown",
+}  # fmt: skip
+VERDICT_SIGNS: dict[Verdict, str] = {"holds": "✓", "partly": "≈", "does not hold": "✗", "not measurable": "–"}
+PACKAGES = ("numpy", "scipy", "torch", "numba", "pandas", "matplotlib")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a reproduction was asked to do, and what of it could not be done."""
+
+    command: str = ""
+    scale: str = ""
+    not_run: tuple[tuple[str, str], ...] = ()
+    """Tasks and why they were left out."""
+    failed: tuple[tuple[str, str], ...] = ()
+    """Runs and what went wrong."""
+    unfinished: int = 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """The page and the files that it offers, by name."""
+
+    page: str
+    files: dict[str, bytes]
+    judged: list[Judged]
+    charts: list[Chart] = field(default_factory=list)
+
+
+def build_report(records: Sequence[Record], studies: Sequence[dict[str, Any]], manifest: Manifest) -> Report:
+    """Judge, draw and write; `records` may be anybody's runs."""
+    groups = families(records)
+    judged: list[Judged] = []
+    charts: list[Chart] = []
+    sections = []
+    for k, family in enumerate(groups):
+        suffix = f"-{family.key}" + (f"-{k}" if k else "")
+        mine = family_charts(family, suffix)
+        verdicts = judge(family)
+        judged += verdicts
+        charts += mine
+        sections.append((family, verdicts, mine, suffix))
+    extra = study_charts(studies)
+    charts += extra
+    files = {name: data for chart in charts for name, data in _files(chart).items()}
+    rows = saving_rows(studies)
+    body = [
+        _header(groups, judged, manifest),
+        _claims_section(sections),
+        _results_section(groups),
+        '<h2 id="figures">Figures</h2>',
+        _hint(),
+        *(_figure(chart, files) for _, _, mine, _ in sections for chart in mine),
+    ]
+    if extra:
+        body += ['<h2 id="studies">Decisions alone: solvers and sensitivity</h2>', *(_figure(c, files) for c in extra)]
+    if rows:
+        body.append(_savings_table(rows))
+    body += [
+        '<h2 id="deviations">Deviations, baselines and choices</h2>',
+        to_html(_asset("deviations.md").partition("\n")[2], heading=3),
+        _literal_table(),
+        _settings_section(groups, manifest),
+    ]
+    data = json.dumps([chart_to_json(chart) for chart in charts], ensure_ascii=False).replace("</", "<\\/")
+    return Report(_document("\n".join(body), data), files, judged, charts)
+
+
+def _files(chart: Chart) -> dict[str, bytes]:
+    figure = draw(chart)
+    result = {f"{chart.key}.csv": chart_to_csv(chart).encode()}
+    for kind in ("svg", "pdf"):
+        buffer = io.BytesIO()
+        # No dates and no versions: the same numbers give the same file.
+        figure.savefig(buffer, format=kind, metadata={"svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind])
+        result[f"{chart.key}.{kind}"] = buffer.getvalue()
+    return result
+
+
+def _document(body: str, data: str) -> str:
+    policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<title>QCCF: what holds</title>\n<link rel="icon" href="data:,">\n'
+        f"<style>\n{_asset('page.css')}</style>\n</head>\n<body>\n"
+        '<a class="skip" href="#claims">Skip to the claims</a>\n'
+        f"<main>\n{body}\n</main>\n"
+        f'<script type="application/json" id="charts">{data}</script>\n'
+        f"<script>\n{_asset('page.js')}</script>\n</body>\n</html>\n"
+    )
+
+
+def _asset(name: str) -> str:
+    return resources.files("qccf.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _header(groups: list[Family], judged: list[Judged], manifest: Manifest) -> str:
+    counts = Counter(one.verdict for one in judged)
+    tally = "".join(f"<li>{_verdict(v)}: {counts[v]}</li>" for v in VERDICT_CLASSES if counts[v])
+    seeds = sorted({record.seed for family in groups for record in family.records})
+    runs = sum(len(family.records) for family in groups)
+    lines = [
+        "<h1>Doubly adaptive quantization in wireless federated learning: what holds</h1>",
+        "<p>The experiments of “Energy-Efficient Wireless Federated Learning via Doubly Adaptive Quantization”, run "
+        f"again with <code>qccf</code> {__version__}: {runs} training runs, {_plural(len(seeds), 'seed')}, "
+        f"{', '.join(f'{family.rounds} rounds on {family.title}' for family in groups)}.</p>",
+    ]
+    for family in groups:
+        source = str(family.records[0].summary["data"])
+        loud = ' class="note"' if family.records[0].summary.get("synthetic") else ""
+        lines.append(f"<p{loud}>Data of {_e(family.title)}: {_e(source)}.</p>")
+        data, device = family.scenario.data, family.scenario.device
+        if data.dataset_size_mean != PAPERS_MEAN_SIZE:
+            lines.append(
+                f'<p class="note">On {_e(family.title)} a client has {data.dataset_size_mean:g} samples on average, '
+                f"not the paper's {PAPERS_MEAN_SIZE:g}, at {device.cycles_per_sample:g} cycles each. “β = 150, scaled” "
+                "is the paper's 150 in the same proportion. Accuracies are those of so much data.</p>"
+            )
+    if manifest.scale == "smoke":
+        lines.append(
+            '<p class="note">This is a smoke test: it shows that everything runs. Three rounds say nothing about '
+            "learning, and its verdicts mean nothing.</p>"
+        )
+    for task, reason in manifest.not_run:
+        lines.append(f'<p class="note">Task {_e(task)} was not run: {_e(reason)}.</p>')
+    for label, sentence in manifest.failed:
+        lines.append(f'<p class="note">A run failed, {_e(label)}: {_e(sentence)}</p>')
+    if manifest.unfinished:
+        lines.append(f'<p class="note">{_plural(manifest.unfinished, "run")} of the plan not finished yet.</p>')
+    if tally:
+        lines.append(f'<ul class="tally">{tally}</ul>')
+    links = ("claims", "results", "figures", "studies", "deviations", "settings")
+    items = "".join(f'<li><a href="#{name}">{name.capitalize()}</a></li>' for name in links)
+    return "\n".join([*lines, f'<nav aria-label="Sections"><ul>{items}</ul></nav>'])
+
+
+def _claims_section(sections: Sequence[tuple[Family, list[Judged], list[Chart], str]]) -> str:
+    lines = [
+        '<h2 id="claims">Claims</h2>',
+        "<p>Ours are means with 95 % intervals over seeds (Student's t), paired by seed wherever two runs are "
+        "compared. “Partly” also stands for a difference whose interval includes zero.</p>",
+    ]
+    for family, judged, charts, suffix in sections:
+        keys = {chart.key for chart in charts}
+        rows = "".join(_claim_row(one, f"{one.claim.chart}{suffix}", keys) for one in judged)
+        lines.append(
+            f'<div class="wide"><table class="claims stack"><caption>{_e(family.title)}</caption><thead><tr>'
+            '<th scope="col">What the paper says</th><th scope="col">Where</th><th scope="col">Here</th>'
+            f'<th scope="col">Verdict</th></tr></thead><tbody>{rows}</tbody></table></div>'
+        )
+    rules = "".join(f"<li><strong>{_e(claim.words)}</strong> {_e(claim.rule)}</li>" for claim in CLAIMS)
+    lines.append(f"<details><summary>How each verdict is reached</summary><ul>{rules}</ul></details>")
+    return "\n".join(lines)
+
+
+def _claim_row(one: Judged, chart: str, charts: set[str]) -> str:
+    claim = one.claim
+    parts = "".join(
+        f'<li><span class="part">{_e(f.part)}{": " if f.part else ""}</span>{_e(f.value)} '
+        f'<span class="verdict {VERDICT_CLASSES[f.verdict]}" title="{f.verdict}">{VERDICT_SIGNS[f.verdict]}'
+        f"</span></li>"
+        for f in one.findings
+    )
+    link = f'<br><a href="#{chart}">figure</a>' if chart in charts else ""
+    number = f"<br>{_e(claim.paper)}" if claim.paper else ""
+    return (
+        f'<tr id="claim-{claim.key}{one.family.key}"><td>{_e(claim.words)}</td>'
+        f'<td class="paper" data-head="Paper">{_e(claim.figure)}{number}{link}</td>'
+        f'<td data-head=""><ul class="parts">{parts}</ul></td>'
+        f'<td data-head="Verdict">{_verdict(one.verdict)}</td></tr>'
+    )
+
+
+def _verdict(verdict: Verdict) -> str:
+    sign = VERDICT_SIGNS[verdict]
+    return f'<span class="verdict {VERDICT_CLASSES[verdict]}"><span aria-hidden="true">{sign}</span> {verdict}</span>'
+
+
+def _results_section(groups: list[Family]) -> str:
+    heads = ("policy", "final accuracy", "energy (J)", "bits, all rounds", "bits, last tenth", "take part", "missed")
+    top = "".join(f'<th scope="col"{" class=number" if k else ""}>{head}</th>' for k, head in enumerate(heads))
+    lines = ['<h2 id="results">Results</h2>']
+    for family in groups:
+        for setting in family.comparisons():
+            rows = []
+            for name in family.labels(setting):
+                mine = family.of(setting, name)
+                cells = [
+                    estimate(r.final_accuracy() for r in mine).shown(".1f", 100, " %"),
+                    estimate(float(r.energy_j[-1]) for r in mine).shown(".3g"),
+                    estimate(float(r.uploads["num_bits"].mean()) for r in mine).shown(".2f"),
+                    estimate(r.final_bits() for r in mine).shown(".2f"),
+                    f"{sum(float(r.clients['participated'].mean()) for r in mine) / len(mine):.0%}",
+                    f"{sum(r.missed_share() for r in mine) / len(mine):.0%}",
+                ]
+                numbers = "".join(
+                    f'<td class="number" data-head="{head}">{cell}</td>'
+                    for head, cell in zip(heads[1:], cells, strict=True)
+                )
+                rows.append(f'<tr><th scope="row">{_e(name)}</th>{numbers}</tr>')
+            title = f"{family.title}, {setting.beta_label}, V = {setting.energy_weight:g}"
+            lines.append(
+                f'<div class="wide"><table class="stack"><caption>{_e(title)}</caption><thead><tr>{top}</tr></thead>'
+                f"<tbody>{''.join(rows)}</tbody></table></div>"
+            )
+    return "\n".join(lines)
+
+
+def _hint() -> str:
+    return (
+        "<p>Point at a figure to read values, drag a box or press + and − to zoom, double-click or press 0 to reset, "
+        "and switch a curve off by its name. With the keyboard: Tab to a figure, then the arrow keys. The files are "
+        "vectors for papers, made from the same numbers.</p>"
+        "<noscript><p class='note'>The figures on this page need JavaScript; the SVG and PDF files do not.</p>"
+        "</noscript>"
+    )
+
+
+def _figure(chart: Chart, files: dict[str, bytes]) -> str:
+    links = "".join(
+        f'<a download="{chart.key}.{kind}" href="{_data_uri(files[f"{chart.key}.{kind}"], mime)}">{kind.upper()}</a>'
+        for kind, mime in (("svg", "image/svg+xml"), ("pdf", "application/pdf"), ("csv", "text/csv"))
+    )
+    return (
+        f'<figure class="chart" id="{chart.key}"><h3>{_e(chart.title)}</h3>'
+        f'<div class="legend" role="group" aria-label="Curves"></div><div class="panels"></div>'
+        f'<figcaption><p>{_e(chart.caption)}</p><p class="downloads">Download: {links}</p></figcaption></figure>'
+    )
+
+
+def _data_uri(data: bytes, mime: str) -> str:
+    return f"data:{mime};base64,{base64.b64encode(data).decode()}"
+
+
+def _savings_table(rows: list[SavingRow]) -> str:
+    lines = "".join(
+        f"<tr><td>{_e(row.factor.name)}</td><td>{_e(row.shown_value)}</td>"
+        + "".join(
+            f'<td class="number" data-head="against {name}">{e.shown(".1f", 100, " %")}</td>'
+            for name, e in row.savings.items()
+        )
+        + "</tr>"
+        for row in rows
+    )
+    return (
+        '<div class="wide"><table class="stack">'
+        "<caption>Energy that QCCF saves, one setting changed at a time</caption>"
+        '<thead><tr><th scope="col">setting</th><th scope="col">value</th><th scope="col" class="number">against '
+        'principle (paper: 48.21 %)</th><th scope="col" class="number">against same-size (paper: 35.42 %)</th></tr>'
+        f"</thead><tbody>{lines}</tbody></table></div>"
+    )
+
+
+def _literal_table() -> str:
+    """What happens with Table I to the letter: the refusal itself."""
+    scenario = load_scenario("paper-table")
+    try:
+        build_world(scenario, scenario.federation.seed)
+        answer = "it runs."
+    except InfeasibleError as error:
+        answer = str(error)
+    return (
+        "<h3>The literal table</h3><p>With every value of Table I as printed (<code>qccf plan paper-table</code>) "
+        f"nothing can be run, and the answer is:</p><blockquote>{_e(answer)}</blockquote>"
+    )
+
+
+def _settings_section(groups: list[Family], manifest: Manifest) -> str:
+    versions = [f"qccf {__version__}", f"Python {platform.python_version()}"]
+    for name in PACKAGES:
+        try:
+            versions.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            continue
+    lines = [
+        '<h2 id="settings">Settings, versions, seeds, commands</h2>',
+        f"<p>{_e(', '.join(versions))}</p>",
+    ]
+    if manifest.command:
+        lines.append(f"<pre>{_e(manifest.command)}</pre>")
+    for family in groups:
+        seeds = ", ".join(str(seed) for seed in sorted({record.seed for record in family.records}))
+        first = family.records[0]
+        text = scenario_to_toml(first.scenario, policy=first.policy, seed=first.seed)
+        names = "\n".join(
+            f"{r.folder.name}: {r.policy}, {r.codec}, β {r.setting.beta:g}, V {r.setting.energy_weight:g}, "
+            f"seed {r.seed}"
+            for r in sorted(family.records, key=lambda r: (r.setting, r.policy, r.seed))
+        )
+        precision = f"{first.summary.get('precision', '')} on {first.summary.get('device', '')}"
+        lines.append(
+            f"<h3>{_e(family.title)}</h3><p>Seeds {seeds}; codec <code>{_e(first.codec)}</code>, solver "
+            f"<code>{_e(first.scenario.control.solver)}</code> with <code>{_e(first.scenario.control.inner)}</code> "
+            f"bits; computed in {_e(precision)}.</p>"
+            f"<details><summary>{_plural(len(family.records), 'run')}</summary><pre>{_e(names)}</pre></details>"
+            "<details><summary>All settings of the first run (the others differ in policy, seed, β and V)</summary>"
+            f"<pre>{_e(text)}</pre></details>"
+        )
+    return "\n".join(lines)
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def _e(text: str) -> str:
+    return html.escape(text)
