@@ -16,6 +16,7 @@ from qccf.errors import ConfigError, QccfError
 from qccf.experiments import FIGURES, SCALES, TASKS, Chosen, Scale, choose_data, reproduction_jobs
 from qccf.files import require_writable, write_text_whole
 from qccf.learning.datasets import data_folder
+from qccf.simulation.training_job import TrainingJob
 from qccf.studies import RESULT, study_jobs
 from qccf.world import build_world
 
@@ -71,13 +72,13 @@ def _chosen(tasks: str, data_dir: Path) -> list[Chosen]:
     return [choose_data(TASKS[name], data_dir) for name in dict.fromkeys(names)]
 
 
-def _refuse_early(training: Sequence[Job], figures: list[str], chosen: list[Chosen]) -> None:
+def _refuse_early(training: Sequence[TrainingJob], figures: list[str], chosen: list[Chosen]) -> None:
     """Mistakes end the command before anything is paid for."""
     if not training:
         reasons = "; ".join(one.reason for one in chosen if one.reason) or "none of these tasks is in it"
         raise QccfError(f"{', '.join(figures)} cannot be run: {reasons}.")
     for job in training:
-        build_world(job.scenario, job.seed)  # type: ignore[attr-defined]
+        build_world(job.scenario, job.seed)
 
 
 def _studies(figures: list[str], scale: Scale, out: Path) -> Sequence[Job]:

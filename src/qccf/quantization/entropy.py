@@ -11,7 +11,6 @@ sixteenths of an octave by which it is rarer than the most frequent one, 255 for
 """
 
 import struct
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,9 @@ from numpy.typing import NDArray
 
 from qccf.contracts import MAX_NUM_BITS, IntArray
 from qccf.quantization import wire
-from qccf.quantization.codecs import RANGE_BITS
 from qccf.quantization.protocol import Buffer, Forecast, Vector
 from qccf.quantization.uniform import (
-    block_bounds,
+    BlockedCodec,
     block_ranges,
     checked_input,
     checked_num_bits,
@@ -46,27 +44,10 @@ def max_symbols(num_bits: int) -> int:
     return 8 * num_bits + 16
 
 
-class EntropyCodec:
+class EntropyCodec(BlockedCodec):
     """Lossless coding of what a uniform quantizer with a scale for each block makes of a vector."""
 
     affine = False
-
-    def __init__(
-        self,
-        num_parameters: int,
-        layer_sizes: Sequence[int],
-        *,
-        codec_id: int,
-        relative: bool,
-        block: int | str | None = None,
-    ) -> None:
-        self.num_parameters = num_parameters
-        self.codec_id = codec_id
-        self.relative = relative
-        self.bounds = block_bounds(num_parameters, layer_sizes, block)
-        self.num_scales = len(self.bounds) - 1
-        self.bits_per_index = float(num_parameters)
-        self.overhead_bits = float(num_parameters + RANGE_BITS * self.num_scales)
 
     def forecast(self, vector: Vector) -> Forecast:
         from qccf.quantization import entropy_kernels as kernels
@@ -77,7 +58,7 @@ class EntropyCodec:
         kernels.magnitude_bins(values, self.bounds, scales, counts, sums)
         bits, lengths = np.zeros((2, MAX_NUM_BITS))
         kernels.expected_bits(counts, sums, MAX_NUM_BITS, np.zeros(max_symbols(MAX_NUM_BITS)), bits, lengths)
-        bits += 8 * (4 * self.num_scales + COUNTS.size + lengths) + WORD_BITS
+        bits += 8 * (4 * self.num_ranges + COUNTS.size + lengths) + WORD_BITS
         return Forecast(0.25 * float(np.diff(self.bounds) @ np.square(scales, dtype=np.float64)), bits)
 
     def encode(self, vector: Vector, num_bits: int, key: int) -> bytes:
@@ -135,7 +116,7 @@ class EntropyCodec:
     def _opened(self, payload: Buffer, num_bits: int) -> tuple[NDArray[np.float32], NDArray[np.int32], wire.Bytes]:
         from qccf.quantization import entropy_kernels as kernels
 
-        start = 4 * self.num_scales + COUNTS.size
+        start = 4 * self.num_ranges + COUNTS.size
         body = wire.unseal(
             payload,
             self.codec_id,
@@ -147,8 +128,8 @@ class EntropyCodec:
             + (self.num_parameters * (CODER_BITS_MAX + num_bits + 1) + 2 * WORD_BITS) // 8
             + 1,
         )
-        scales = wire.read_ranges(body, self.num_scales)
-        num_words, num_symbols = COUNTS.unpack_from(body.data, 4 * self.num_scales)
+        scales = wire.read_ranges(body, self.num_ranges)
+        num_words, num_symbols = COUNTS.unpack_from(body.data, 4 * self.num_ranges)
         if not 1 <= num_symbols <= max_symbols(num_bits):
             raise wire.TableError(
                 f"the payload has {num_symbols} symbols, and 1 to {max_symbols(num_bits)} are possible."

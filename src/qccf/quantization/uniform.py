@@ -64,10 +64,8 @@ def block_ranges(values: Vector, bounds: IntArray) -> NDArray[np.float32]:
     return largest.view(np.float32)
 
 
-class UniformCodec:
-    """The paper's quantizer, with a range for each block."""
-
-    affine = True
+class BlockedCodec:
+    """What codecs with a range or scale for each block have in common."""
 
     def __init__(
         self,
@@ -85,6 +83,12 @@ class UniformCodec:
         self.num_ranges = len(self.bounds) - 1
         self.bits_per_index = float(num_parameters)
         self.overhead_bits = float(num_parameters + RANGE_BITS * self.num_ranges)
+
+
+class UniformCodec(BlockedCodec):
+    """The paper's quantizer, with a range for each block."""
+
+    affine = True
 
     def forecast(self, vector: Vector) -> Forecast:
         ranges = block_ranges(checked_input(vector, self.num_parameters), self.bounds)
