@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from qccf.contracts import Constants, Decision, FloatArray, Observation, Outcome, Statistics
+from qccf.contracts import BoolArray, Constants, Decision, FloatArray, Observation, Outcome, Statistics
 from qccf.quantization.codecs import payload_bits, raw_payload_bits
 
 DEADLINE_SLACK = 1e-9
@@ -46,13 +46,15 @@ def settle(
     constants: Constants,
     *,
     sizes_bits: FloatArray | None = None,
+    failed: BoolArray | None = None,
     statistics_after: Statistics | None = None,
     losses: FloatArray | None = None,
 ) -> Outcome:
     """What the round costs and whose upload arrives. `sizes_bits` are payloads as they were really sent, if known.
 
     A client that cannot finish in time has computed at full speed and transmitted until the deadline: its energy is
-    spent and its upload is lost. An exempt decision is carried out to the end, however long that takes.
+    spent and its upload is lost. An exempt decision is carried out to the end, however long that takes. A client that
+    `failed` is charged like one that was too late: nobody knows how far it came.
     """
     num_clients = observation.num_clients
     on = decision.participates
@@ -70,8 +72,9 @@ def settle(
     with np.errstate(divide="ignore"):
         upload_s = bits / rates_bps
     latency = cycles / frequency_hz + upload_s
-    late = latency > constants.deadline_s * (1.0 + DEADLINE_SLACK)
-    lost = np.zeros_like(late) if decision.deadline_exempt else late
+    never = np.zeros(len(who), dtype=bool) if failed is None else failed[who]
+    late = never | (latency > constants.deadline_s * (1.0 + DEADLINE_SLACK))
+    lost = never if decision.deadline_exempt else late
 
     fastest_s = np.minimum(cycles / constants.frequency_max_hz, constants.deadline_s)
     frequency_hz = np.where(lost, constants.frequency_max_hz, frequency_hz)

@@ -25,8 +25,9 @@ class World:
         return Observation(self.cell.round_rates_bps(round_index), statistics)
 
 
-def build_world(scenario: Scenario, seed: int) -> World:
-    """Place the clients and draw their dataset sizes; refuse a world in which nobody can ever upload."""
+def build_world(scenario: Scenario, seed: int, dataset_sizes: FloatArray | None = None) -> World:
+    """Place the clients and draw their dataset sizes, unless these are known; refuse a world in which nobody can ever
+    upload."""
     cell = place_clients(
         scenario.radio_link(),
         num_clients=scenario.federation.num_clients,
@@ -34,7 +35,7 @@ def build_world(scenario: Scenario, seed: int) -> World:
         distance_min_m=scenario.cell.distance_min_m,
         seed=seed,
     )
-    sizes = draw_dataset_sizes(scenario, seed)
+    sizes = draw_dataset_sizes(scenario, seed) if dataset_sizes is None else dataset_sizes
     require_feasible(scenario, cell, sizes)
     return World(scenario, seed, cell, sizes)
 

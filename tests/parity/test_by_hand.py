@@ -3,10 +3,10 @@
 import numpy as np
 
 from examples.one_round_by_hand import one_round
-from qccf.policies import build_policy
 from qccf.quantization.table import build_codec
 from qccf.simulation.clients import Clients
 from qccf.simulation.ledger import Ledger
+from qccf.simulation.loop import build_rules
 from qccf.simulation.round import Server, first_statistics, run_round
 from qccf.world import build_world
 from tests.tiny import tiny_dataset, tiny_scenario
@@ -14,14 +14,14 @@ from tests.tiny import tiny_dataset, tiny_scenario
 
 def test_one_round_by_hand() -> None:
     scenario, dataset, seed = tiny_scenario("radio.num_channels=4", "codec.name=model"), tiny_dataset(), 3
-    world, policy, ledger = build_world(scenario, seed), build_policy("qccf", scenario), Ledger()
+    world, ledger = build_world(scenario, seed), Ledger()
     with Clients(scenario, dataset, world.dataset_sizes, seed) as clients:
         weights = clients.initial_weights()
-        codec = build_codec("model", len(weights), clients.layer_sizes())
-        statistics = first_statistics(clients, weights, codec)
-        state = policy.init(statistics)
+        rules = build_rules(scenario, "qccf", build_codec("model", len(weights), clients.layer_sizes()), seed)
+        statistics = first_statistics(clients, weights, rules)
+        state = rules.policy.init(statistics)
         server = Server(2, weights, state, statistics)
-        after = run_round(server, world, policy, clients, codec, scenario.constants(), ledger)
+        after = run_round(server, rules, world, clients, ledger)
     by_hand = one_round(scenario, dataset, statistics, state, seed, n=2)
     assert 0 < by_hand["decision"].participates.sum() <= 4
     moved = np.abs(after.weights - weights).max()

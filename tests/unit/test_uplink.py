@@ -25,8 +25,8 @@ def both_uploads(name: str, raw: bool = False):
             codec,
             LocalResult(np.array(weights, dtype=np.float32), REPORT),
             PREVIOUS,
-            decision(raw),
-            client,
+            uplink.told_bits(decision(raw), client),
+            client=client,
             round_index=0,
             seed=0,
         )

@@ -108,7 +108,7 @@ def local_update(
         mean = (before - model.weights) / (learning_rate * steps)
         mean_sq = float(mean.dot(mean))
         norms_sq.append(mean_sq)
-        variances.append(_spread(sum_of_squares, mean_sq, steps))
+        variances.append(spread(sum_of_squares, mean_sq, steps))
     report = Report(
         gradient_norm_sq=max(norms_sq),
         gradient_variance=float(np.mean(variances)),
@@ -145,7 +145,7 @@ def probe(
     mean_sq = float(mean.dot(mean))
     report = Report(
         gradient_norm_sq=mean_sq,
-        gradient_variance=_spread(sum_of_squares, mean_sq, num_batches),
+        gradient_variance=spread(sum_of_squares, mean_sq, num_batches),
         weight_range=float(np.abs(start).max()),
         loss=losses[0],
     )
@@ -160,7 +160,7 @@ def batches(num_samples: int, count: int, rng: np.random.Generator) -> list[torc
     return [torch.from_numpy(part) for part in np.array_split(order, count)]
 
 
-def _spread(sum_of_squares: float, mean_sq: float, count: int) -> float:
+def spread(sum_of_squares: float, mean_sq: float, count: int) -> float:
     """Unbiased variance of vectors from their squared norms and that of their mean."""
     return max(sum_of_squares - count * mean_sq, 0.0) / (count - 1) if count > 1 else 0.0
 

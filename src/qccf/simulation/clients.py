@@ -5,6 +5,7 @@ workers changes nothing but the time it takes.
 """
 
 import ctypes
+import math
 import os
 import queue
 import sys
@@ -73,9 +74,13 @@ class Clients:
         """θ⁰, drawn from the seed."""
         return self._fresh_model().read()
 
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The model's parameter tensors, in the order of the flat vector."""
+        return {name: tuple(p.shape) for name, p in self._fresh_model().model.named_parameters()}
+
     def layer_sizes(self) -> list[int]:
-        """How many values each of the model's parameter tensors has, in the order of the flat vector."""
-        return [p.numel() for p in self._fresh_model().model.parameters()]
+        """How many values each of them has."""
+        return [math.prod(shape) for shape in self.parameter_shapes().values()]
 
     def train(
         self, who: Iterable[int], weights: Flat, round_index: int, then: Callable[[int, LocalResult], T]
@@ -87,9 +92,12 @@ class Clients:
         order = sorted(who, key=lambda client: (-len(self.shares[client]), client))
         return self._each(local_update, order, weights, ("batches", round_index), then)
 
-    def probe(self, weights: Flat, then: Callable[[int, LocalResult], T]) -> dict[int, T]:
+    def probe(
+        self, weights: Flat, then: Callable[[int, LocalResult], T], who: Sequence[int] | None = None
+    ) -> dict[int, T]:
         """The same with everybody's gradients at a standing model. Needed before the first decision."""
-        return self._each(probe, range(len(self.shares)), weights, ("probe",), then)
+        everybody = range(len(self.shares))
+        return self._each(probe, everybody if who is None else who, weights, ("probe",), then)
 
     def _each(
         self,

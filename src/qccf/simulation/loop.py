@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from qccf import cost
 from qccf._version import __version__
 from qccf.config import Scenario, scenario_to_toml
-from qccf.contracts import Constants, FloatArray, Policy
+from qccf.contracts import Constants, FloatArray
 from qccf.errors import ConfigError
 from qccf.files import write_text_whole, write_whole
 from qccf.learning.datasets import Dataset, data_folder, load_dataset
@@ -23,7 +23,7 @@ from qccf.quantization.table import build_codec
 from qccf.simulation import checkpoint, uplink
 from qccf.simulation.clients import Clients
 from qccf.simulation.ledger import Ledger
-from qccf.simulation.round import Server, first_statistics, run_round
+from qccf.simulation.round import Rules, Server, first_statistics, run_round
 from qccf.world import build_world
 
 if TYPE_CHECKING:
@@ -90,14 +90,13 @@ def simulate(
             scenario.codec.name, scenario.learning.num_parameters, clients.layer_sizes(), **scenario.codec.options
         )
         uplink.warm_up(codec, scenario.learning.num_parameters)
-        constants = coded_constants(scenario, codec)
-        chosen = build_policy(name, scenario, constants)
-        server, ledger = _start(clients, chosen, codec, out, fingerprint, warn)
+        rules = build_rules(scenario, name, codec, seed)
+        server, ledger = _start(clients, rules, out, fingerprint, warn)
         accuracy, loss, finished = math.nan, math.nan, False
         try:
             while server.round_index < scenario.federation.rounds:
                 started = time.perf_counter()
-                server = run_round(server, world, chosen, clients, codec, constants, ledger)
+                server = run_round(server, rules, world, clients, ledger)
                 due = server.round_index % scenario.execution.checkpoint_every == 0
                 if out is not None and (due or server.round_index == scenario.federation.rounds):
                     checkpoint.save(out / "checkpoints", server, ledger, fingerprint)
@@ -111,12 +110,29 @@ def simulate(
             if server.round_index == 0:
                 raise
             accuracy, loss = ledger.last["test_accuracy"], ledger.last["test_loss"]
-        summary = _summary(name, seed, data, ledger, clients, accuracy, loss, finished)
+        about = {"precision": clients.precision, "device": clients.device, **described(data)}
+        summary = summarise(
+            scenario,
+            name,
+            seed,
+            ledger,
+            clients.dataset_sizes,
+            finished=finished,
+            accuracy=accuracy,
+            loss=loss,
+            **about,
+        )
     rounds, frames = ledger.frames()
     run = Run(name, scenario.codec.name, seed, rounds, frames, server.weights, summary, finished)
     if out is not None:
         write_run(out, run)
     return run
+
+
+def build_rules(scenario: Scenario, policy: str, codec: Codec, seed: int) -> Rules:
+    """The rules of a run of that policy with that codec."""
+    constants = coded_constants(scenario, codec)
+    return Rules(build_policy(policy, scenario, constants), codec, constants, seed, scenario.codec.safety_margin)
 
 
 def coded_constants(scenario: Scenario, codec: Codec) -> Constants:
@@ -157,12 +173,7 @@ def _settings_digest(scenario: Scenario, policy: str, seed: int) -> "hashlib._Ha
 
 
 def _start(
-    clients: Clients,
-    policy: Policy,
-    codec: Codec,
-    out: Path | None,
-    fingerprint: str,
-    warn: Callable[[str], None],
+    clients: Clients, rules: Rules, out: Path | None, fingerprint: str, warn: Callable[[str], None]
 ) -> tuple[Server, Ledger]:
     """The last checkpoint of the same run, or the state before the first round."""
     if out is not None:
@@ -172,19 +183,26 @@ def _start(
         if found is not None:
             return found
     weights = clients.initial_weights()
-    statistics = first_statistics(clients, weights, codec)
-    return Server(0, weights, policy.init(statistics), statistics), Ledger()
+    statistics = first_statistics(clients, weights, rules)
+    return Server(0, weights, rules.policy.init(statistics), statistics), Ledger()
 
 
-def _summary(
+def described(data: Dataset) -> dict[str, Any]:
+    """What a summary says of the data."""
+    return {"dataset": data.name, "data": data.source, "synthetic": data.synthetic}
+
+
+def summarise(
+    scenario: Scenario,
     policy: str,
     seed: int,
-    data: Dataset,
     ledger: Ledger,
-    clients: Clients,
+    dataset_sizes: FloatArray,
+    *,
+    finished: bool,
     accuracy: float,
     loss: float,
-    finished: bool,
+    **about: Any,
 ) -> dict[str, Any]:
     """Accuracy and loss are of all test samples for a finished run, of the last round for one that was stopped."""
     clients_columns = ledger.clients()
@@ -192,22 +210,18 @@ def _summary(
     return {
         "label": policy,
         "policy": policy,
-        "codec": clients.scenario.codec.name,
+        "codec": scenario.codec.name,
         "seed": seed,
         "finished": finished,
         "rounds": len(ledger),
-        "dataset": data.name,
-        "data": data.source,
-        "synthetic": data.synthetic,
         "test_accuracy": None if math.isnan(accuracy) else accuracy,
         "test_loss": None if math.isnan(loss) else loss,
         "energy_j": float(ledger.last["cumulative_energy_j"]),
-        "floor_j": floor_j(clients.dataset_sizes, len(ledger), clients.scenario.constants()),
+        "floor_j": floor_j(dataset_sizes, len(ledger), scenario.constants()),
         "mean_bits": float(clients_columns["num_bits"][on].mean()) if on.any() else None,
         "participation": float(on.mean()),
         "missed": float(clients_columns["missed"].sum() / max(on.sum(), 1)),
-        "precision": clients.precision,
-        "device": clients.device,
+        **about,
         "version": __version__,
     }
 

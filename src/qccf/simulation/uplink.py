@@ -11,6 +11,9 @@ from qccf.quantization.codecs import raw_payload_bits
 from qccf.quantization.protocol import Codec, Forecast
 from qccf.random import key
 
+RAW = 0
+"""Instead of a number of bits: 32-bit floats with no quantizer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Upload:
@@ -26,14 +29,19 @@ class Upload:
 
 
 def encode(
-    codec: Codec, result: LocalResult, received: Flat, decision: Decision, client: int, *, round_index: int, seed: int
+    codec: Codec, result: LocalResult, received: Flat, num_bits: int, *, client: int, round_index: int, seed: int
 ) -> Upload:
     """A client's upload, with the bits that it was told. `received` is the global model that it started from."""
-    if decision.raw:
+    if num_bits == RAW:
         return Upload(result.weights, raw_payload_bits(len(received)), result.report, None)
-    vector = coded_vector(codec, result, received)
-    payload = codec.encode(vector, int(decision.num_bits[client]), key(seed, "quantization", client, round_index))
+    vector = coded_vector(codec, result.weights, received)
+    payload = codec.encode(vector, num_bits, key(seed, "quantization", client, round_index))
     return Upload(payload, float(codec.size_bits(payload)), result.report, codec.forecast(vector))
+
+
+def told_bits(decision: Decision, client: int) -> int:
+    """With how many bits that client is told to quantize; RAW where nothing is quantized."""
+    return RAW if decision.raw else int(decision.num_bits[client])
 
 
 def warm_up(codec: Codec, num_parameters: int) -> None:
@@ -43,9 +51,9 @@ def warm_up(codec: Codec, num_parameters: int) -> None:
     codec.accumulate(codec.encode(zeros, 1, 0), 1, 0.0, np.zeros(num_parameters))
 
 
-def coded_vector(codec: Codec, result: LocalResult, received: Flat) -> Flat:
+def coded_vector(codec: Codec, weights: Flat, received: Flat) -> Flat:
     """What the codec codes: the model, or how far it moved."""
-    return result.weights - received if codec.relative else result.weights
+    return weights - received if codec.relative else weights
 
 
 def aggregate(
