@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _later(module: str, function: str) -> Callable[[argparse.Namespace], int]:
+def _later(module: str, function: str, *, extra: str = "sim") -> Callable[[argparse.Namespace], int]:
     """A command that is imported when it is called; what it needs beyond the core may be missing."""
 
     def call(options: argparse.Namespace) -> int:
@@ -37,7 +37,7 @@ def _later(module: str, function: str) -> Callable[[argparse.Namespace], int]:
             command = getattr(import_module(f"qccf.commands.{module}"), function)
         except ModuleNotFoundError as error:
             missing = error.name or "a package"
-            raise QccfError(f"this command needs {missing}: pip install 'qccf[sim]'.") from None
+            raise QccfError(f"this command needs {missing}: pip install 'qccf[{extra}]'.") from None
         status: int = command(options)
         return status
 
@@ -58,6 +58,7 @@ def parser() -> argparse.ArgumentParser:
     _add_plan(commands.add_parser("plan", help="what a federation costs in its cell, with no training"))
     _add_decide(commands.add_parser("decide", help="decide one round from a problem in JSON"))
     _add_data(commands.add_parser("data", help="list, fetch and check datasets"))
+    _add_flower(commands.add_parser("flower", help="write a Flower app that runs a scenario"))
     return top
 
 
@@ -186,6 +187,15 @@ def _add_data(data: argparse.ArgumentParser) -> None:
     data.add_argument("name", nargs="?", default="", help="for fetch and check")
     data.add_argument("--data-dir", type=Path, metavar="DIR", help="where datasets are (default: QCCF_DATA)")
     data.set_defaults(run=_later("data", "data_command"))
+
+
+def _add_flower(flower: argparse.ArgumentParser) -> None:
+    flower.description = "The same policies and codecs in a Flower federation."
+    actions = flower.add_subparsers(title="actions", metavar="ACTION", required=True)
+    new = actions.add_parser("new", help="write a Flower app that runs with no edits")
+    new.description = "Write a Flower app; `flwr run DIR` then works in simulation and against a deployment."
+    new.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
+    new.set_defaults(run=_later("flower", "new_command", extra="flower"))
 
 
 if __name__ == "__main__":

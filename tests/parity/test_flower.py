@@ -20,7 +20,13 @@ def _tiny_data(monkeypatch: pytest.MonkeyPatch):
 
 def federate(out, *settings: str, **config) -> LoopGrid:
     """The ready server app against the ready client app."""
-    run_config = {"scenario": "femnist", "set": " ".join([*SETTINGS, *settings]), "out": str(out), **config}
+    run_config = {
+        "scenario": "femnist",
+        "set": " ".join([*SETTINGS, *settings]),
+        "out": str(out),
+        "num-clients": 5,
+        **config,
+    }
     grid = LoopGrid(apps.client_app(), range(5), run_config)
     apps.server_app()(grid, Context(1, 0, {}, RecordDict(), run_config))
     return grid

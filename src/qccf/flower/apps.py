@@ -1,18 +1,21 @@
 """A ServerApp and a ClientApp for the scenarios of qccf, configured by the run config of a Flower app."""
 
+import time
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from qccf.config import Scenario, load_scenario
 from qccf.errors import ConfigError
+from qccf.flower.exchange import POLL_S
 from qccf.flower.layout import Layout
-from qccf.flower.messages import ARRAYS, METRICS, Instruction
+from qccf.flower.messages import ARRAYS, CONFIG, METRICS, Instruction
 from qccf.flower.mod import quantize
+from qccf.flower.roster import AbsentError
 from qccf.flower.strategy import SOURCES, QccfStrategy
 from qccf.learning.datasets import Dataset, data_folder, load_dataset
 from qccf.simulation.clients import Clients
@@ -24,13 +27,20 @@ RUN_CONFIG: dict[str, Any] = {
     "set": "",
     "data-dir": "",
     "out": "",
+    "num-clients": 0,
     "rates": "simulated",
     "throttle": False,
     "round-timeout": 600.0,
-    "join-timeout": 120.0,
+    "join-timeout": 300.0,
 }
-"""What a run config may hold, and what stands where it does not. `set` is a list of settings like those of `qccf run
---set`, separated by blanks."""
+"""What a run config may hold, and what stands where it does not.
+
+`set` is a list of settings like those of `qccf run --set`, separated by blanks. 0 clients stands for as many as there
+are nodes when the run begins.
+"""
+
+SETTLED_S = 3.0
+"""When no node came for so long, all are taken to be there."""
 
 
 def server_app() -> ServerApp:
@@ -40,7 +50,8 @@ def server_app() -> ServerApp:
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         config = read_config(context)
-        scenario = config_scenario(config)
+        num_clients = config["num-clients"] or count_nodes(grid, timeout_s=config["join-timeout"])
+        scenario = config_scenario(config, num_clients)
         dataset = config_dataset(scenario.data.dataset, config["data-dir"])
         with _clients(scenario, dataset) as clients:
             strategy = QccfStrategy(
@@ -64,6 +75,7 @@ def server_app() -> ServerApp:
                 layout.unflatten(clients.initial_weights()),
                 num_rounds=scenario.federation.rounds,
                 timeout=config["round-timeout"],
+                train_config=ConfigRecord({"num-clients": num_clients}),
                 evaluate_fn=evaluate,
             )
 
@@ -77,7 +89,8 @@ def client_app() -> ClientApp:
     @app.train(mods=[quantize])
     def train(message: Message, context: Context) -> Message:
         config = read_config(context)
-        clients = _cached_clients(config["scenario"], config["set"], config["data-dir"])
+        num_clients = message.content.config_records[CONFIG]["num-clients"]
+        clients = _cached_clients(config["scenario"], config["set"], config["data-dir"], num_clients)
         told = Instruction.read(message)
         layout = clients_layout(clients)
         weights = layout.flatten(message.content.array_records[ARRAYS])
@@ -111,9 +124,23 @@ def read_config(context: Context) -> dict[str, Any]:
     return config
 
 
-def config_scenario(config: dict[str, Any]) -> Scenario:
-    """The scenario that a run config names; a federation of separate processes trains each client in one thread."""
-    return load_scenario(config["scenario"], config["set"].split())
+def config_scenario(config: dict[str, Any], num_clients: int, *settings: str) -> Scenario:
+    """The scenario that a run config names, with that many clients."""
+    chosen = [*config["set"].split(), f"federation.num_clients={num_clients}", *settings]
+    return load_scenario(config["scenario"], chosen)
+
+
+def count_nodes(grid: Grid, *, timeout_s: float) -> int:
+    """How many nodes there are, once no more come."""
+    count, since, start = 0, time.monotonic(), time.monotonic()
+    while True:
+        found, now = len(list(grid.get_node_ids())), time.monotonic()
+        count, since = (count, since) if found == count else (found, now)
+        if count and now - since >= SETTLED_S:
+            return count
+        if now - start > timeout_s:
+            raise AbsentError(f"no node came within {timeout_s:g} s: start SuperNodes, or raise join-timeout.")
+        time.sleep(POLL_S)
 
 
 def clients_layout(clients: Clients) -> Layout:
@@ -128,9 +155,9 @@ def _clients(scenario: Scenario, dataset: Dataset) -> Clients:
 
 
 @lru_cache(maxsize=2)
-def _cached_clients(scenario: str, settings: str, data_dir: str) -> Clients:
+def _cached_clients(scenario: str, settings: str, data_dir: str, num_clients: int) -> Clients:
     """Loading the data takes longer than a round: where a process lives on, it does so once."""
-    alone = load_scenario(scenario, [*settings.split(), "execution.workers=1"])
+    alone = config_scenario({"scenario": scenario, "set": settings}, num_clients, "execution.workers=1")
     return _clients(alone, config_dataset(alone.data.dataset, data_dir))
 
 

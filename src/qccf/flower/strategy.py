@@ -60,7 +60,7 @@ class QccfStrategy(Strategy):
         out: Path | None = None,
         rates: Literal["simulated", "measured"] | Callable[[Cell], RateSource] = "simulated",
         throttle: bool = False,
-        join_timeout_s: float = 120.0,
+        join_timeout_s: float = 300.0,
         patience: int = 3,
         about: dict[str, Any] | None = None,
     ) -> None:
@@ -76,6 +76,7 @@ class QccfStrategy(Strategy):
         self._make_rates = SOURCES[rates] if isinstance(rates, str) else rates
         self._about = about or {}
         self._timeout_s = 3600.0
+        self._config = ConfigRecord()
         self._evaluate: Evaluate | None = None
         self._silent_rounds = 0
         self._seconds: dict[str, float] = {}
@@ -100,13 +101,13 @@ class QccfStrategy(Strategy):
         evaluate_fn: Evaluate | None = None,
     ) -> Result:
         """Run the rounds that are left. `timeout` is the longest that a round waits for its replies, in seconds."""
-        self._timeout_s, self._evaluate = timeout, evaluate_fn
+        self._timeout_s, self._evaluate, self._config = timeout, evaluate_fn, train_config or ConfigRecord()
         result = Result()
         self._begin(initial_arrays, grid)
         while self._server.round_index < num_rounds:
             server_round = self._server.round_index + 1
             log(INFO, "[ROUND %s/%s]", server_round, num_rounds)
-            messages = list(self.configure_train(server_round, self.arrays, train_config or ConfigRecord(), grid))
+            messages = list(self.configure_train(server_round, self.arrays, self._config, grid))
             replies = exchange(grid, messages, timeout_s=timeout)
             self._seconds = {reply.message.metadata.message_id: reply.seconds for reply in replies}
             _, metrics = self.aggregate_train(server_round, [reply.message for reply in replies])
@@ -238,7 +239,7 @@ class QccfStrategy(Strategy):
         """The statistics of everybody at the initial model; the first decision needs them."""
         weights = self._layout.flatten(arrays)
         told = {self.roster.nodes[client]: self._instruction("probe", client) for client in self.roster.nodes}
-        messages = [self._message(one, arrays, ConfigRecord()) for one in told.values()]
+        messages = [self._message(one, arrays, self._config) for one in told.values()]
         sizes = np.zeros(self.roster.num_clients)
         reports: dict[int, Any] = {}
         for reply in exchange(grid, messages, timeout_s=self._timeout_s):
