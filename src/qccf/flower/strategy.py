@@ -78,6 +78,7 @@ class QccfStrategy(Strategy):
         self._timeout_s = 3600.0
         self._config = ConfigRecord()
         self._evaluate: Evaluate | None = None
+        self._scores: MetricRecord | None = None
         self._silent_rounds = 0
         self._seconds: dict[str, float] = {}
         self._sent: dict[int, tuple[int, Instruction]] = {}
@@ -113,11 +114,8 @@ class QccfStrategy(Strategy):
             _, metrics = self.aggregate_train(server_round, [reply.message for reply in replies])
             if metrics is not None:
                 result.train_metrics_clientapp[server_round] = metrics
-            if evaluate_fn is not None:
-                row = self.ledger.last
-                result.evaluate_metrics_serverapp[server_round] = MetricRecord(
-                    {"accuracy": float(row["test_accuracy"]), "loss": float(row["test_loss"])}
-                )
+            if self._scores is not None:
+                result.evaluate_metrics_serverapp[server_round] = self._scores
             self._require_life(bool(messages))
         result.arrays = self.arrays
         if self.out is not None:
@@ -301,11 +299,9 @@ class QccfStrategy(Strategy):
         self._rates.heard(client, upload.size_bits, seen - self.roster.delays_s.get(node, 0.0))
 
     def _score(self, weights: Flat) -> tuple[float, float]:
-        if self._evaluate is None:
-            return np.nan, np.nan
-        scores = self._evaluate(self._server.round_index + 1, self._layout.unflatten(weights))
-        if scores is None:
-            return np.nan, np.nan
+        if self._evaluate is not None:
+            self._scores = self._evaluate(self._server.round_index + 1, self._layout.unflatten(weights))
+        scores = self._scores or MetricRecord()
         return float(scores.get("accuracy", np.nan)), float(scores.get("loss", np.nan))
 
     def _require_life(self, asked: bool) -> None:

@@ -1,0 +1,30 @@
+"""The example that brings its own model, run as it is."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from flwr.app import Context, RecordDict
+
+from tests.flower.loop_grid import LoopGrid
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "flower_own_model"
+
+
+def test_own_model(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    sys.modules.pop("own_model.app", None)
+    from own_model.app import client, server
+
+    config = {"num-server-rounds": 6, "num-clients": 3}
+    server(LoopGrid(client, range(3), config), Context(1, 0, {}, RecordDict(), config))
+    told = capsys.readouterr().out
+    scores = [float(part.split("}")[0]) for part in told.split("'accuracy': ")[1:]]
+    assert len(scores) == 6
+    assert scores[-1] > max(scores[0], 0.6)
+    assert told.rstrip().endswith("J")
+
+
+def test_it_is_short() -> None:
+    lines = (EXAMPLE / "own_model" / "app.py").read_text(encoding="utf-8").splitlines()
+    assert len(lines) < 60
