@@ -3,6 +3,7 @@
 python examples/flower_tls.py [ROUNDS] [NODES]
 """
 
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -29,4 +30,5 @@ def main(rounds: int = 5, nodes: int = 3) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is stopped then as well
     sys.exit(main(*map(int, sys.argv[1:])))

@@ -35,11 +35,16 @@ class LoopbackError(QccfError):
 
 
 class Loopback:
-    """A SuperLink and `num_nodes` SuperNodes; node i is client i."""
+    """A SuperLink and `num_nodes` SuperNodes; node i is client i. The app is a new one of ours, unless one is given.
 
-    def __init__(self, folder: Path, num_nodes: int) -> None:
+    `simulated` has the SuperLink simulate the nodes on Ray instead of waiting for processes of their own.
+    """
+
+    def __init__(self, folder: Path, num_nodes: int, *, app: Path | None = None, simulated: bool = False) -> None:
         self.folder = folder.resolve()
+        self.app = (app or folder / "app").resolve()
         self.num_nodes = num_nodes
+        self.simulated = simulated
         self.port = free_port()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._logs: list[BinaryIO] = []
@@ -52,10 +57,10 @@ class Loopback:
                 f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
                 f'address = "{LOCALHOST}:{self.port}"\nroot-certificates = "{self.folder / "ca.crt"}"\n',
             )
-            if not (self.folder / "app").exists():
-                new_app(self.folder / "app")
+            if not self.app.exists():
+                new_app(self.app)
             self.start_link()
-            for number in range(self.num_nodes):
+            for number in range(0 if self.simulated else self.num_nodes):
                 self.register(number)
                 self.start_node(number)
         except BaseException:
@@ -74,7 +79,8 @@ class Loopback:
         self._start(
             "link",
             "flower-superlink",
-            *("--host", LOCALHOST, "--port", str(self.port), "--enable-supernode-auth"),
+            *("--host", LOCALHOST, "--port", str(self.port)),
+            "--simulation" if self.simulated else "--enable-supernode-auth",
             *("--ssl-ca-certfile", self.folder / "ca.crt"),
             *("--ssl-certfile", self.folder / "server.pem", "--ssl-keyfile", self.folder / "server.key"),
             *("--disable-runtime-dependency-installation", "--database", self.folder / "link.db"),
@@ -109,7 +115,9 @@ class Loopback:
     def run(self, config: Mapping[str, Any]) -> subprocess.Popen[bytes]:
         """Start a run of the app with that run config; what it says goes to the log "run"."""
         pairs = " ".join(f"{name}={_toml(value)}" for name, value in config.items())
-        return self._start("run", "flwr", "run", self.folder / "app", CONNECTION, "--stream", "--run-config", pairs)
+        nodes = f"num-supernodes={self.num_nodes} client-resources-num-cpus=1"
+        simulation = ["--federation-config", nodes] if self.simulated else []
+        return self._start("run", "flwr", "run", self.app, CONNECTION, "--stream", "--run-config", pairs, *simulation)
 
     def stop(self, name: str, *, hard: bool = False) -> None:
         """Stop a process and all that it started; `hard` gives it no chance to say goodbye."""
@@ -127,13 +135,13 @@ class Loopback:
                 continue
 
     def told(self, name: str) -> str:
-        """The end of what a process said."""
-        return (self.folder / "logs" / f"{name}.txt").read_text(encoding="utf-8", errors="replace")[-4000:]
+        """What a process said since it was started last."""
+        return (self.folder / "logs" / f"{name}.txt").read_text(encoding="utf-8", errors="replace")
 
     def _start(self, name: str, *command: object) -> subprocess.Popen[bytes]:
         self.stop(name)
         (self.folder / "logs").mkdir(parents=True, exist_ok=True)
-        log = (self.folder / "logs" / f"{name}.txt").open("ab")
+        log = (self.folder / "logs" / f"{name}.txt").open("wb")
         self._logs.append(log)
         self.processes[name] = subprocess.Popen(
             [_script(command[0]), *map(str, command[1:])],

@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from flwr.supercore import log
 
 from qccf.config import Scenario, scenario_to_toml
-from qccf.contracts import Observation
+from qccf.contracts import FloatArray, Observation
 from qccf.errors import QccfError
 from qccf.files import write_text_whole
 from qccf.flower.exchange import exchange
@@ -47,8 +47,8 @@ class QccfStrategy(Strategy):
     The clients' app needs the mod `quantize`. Dataset sizes are what the clients report; the number of clients, radio,
     deadline, policy and codec are the scenario's. With `out`, a checkpoint is written after each round and a server
     that is started again goes on from it. Rates are "simulated", "measured", or what a function makes of the cell.
-    `throttle` has each client upload no faster than its rate. After `patience` rounds in a row in which work was
-    handed out and nothing usable came back, it gives up.
+    `throttle` has each client upload no faster than its simulated rate. After `patience` rounds in a row in which work
+    was handed out and nothing usable came back, it gives up.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class QccfStrategy(Strategy):
         self._begun = False
         self._layout: Layout
         self._rules: Rules
+        self._cell: Cell
         self._rates: RateSource
         self._server: Server
         self._plan: Plan
@@ -143,8 +144,9 @@ class QccfStrategy(Strategy):
         due = [int(client) for client in np.flatnonzero(self._plan.due) if int(client) in self.roster.nodes]
         self._sent = {}
         messages = []
+        limits_bps = self._cell.round_rates_bps(n) if self.throttle else np.zeros_like(rates_bps)
         for client in due:
-            rate_bps = float(rates_bps[client, decision.channels[client]]) if self.throttle else 0.0
+            rate_bps = float(limits_bps[client, decision.channels[client]])
             told = self._instruction("train", client, uplink.told_bits(decision, client), rate_bps)
             messages.append(self._message(told, arrays, config))
             self._sent[self.roster.nodes[client]] = (client, told)
@@ -227,8 +229,7 @@ class QccfStrategy(Strategy):
             return False
         kept, self.ledger = found
         self._server = replace(kept, policy_state=kept.policy_state["policy"])
-        world = build_world(self.scenario, self.seed, kept.statistics.dataset_sizes)
-        self._rates = self._make_rates(world.cell)
+        self._enter_cell(kept.statistics.dataset_sizes)
         self._rates.restore(kept.policy_state["rates"])
         log(INFO, "going on after round %s, from %s", kept.round_index, self.out)
         return True
@@ -255,13 +256,16 @@ class QccfStrategy(Strategy):
             raise FederationError(f"clients {silent} did not measure the initial model within {self._timeout_s:g} s.")
         blank = uplink.unheard(sizes, self._rules.codec)
         statistics = uplink.heard(blank, reports, safety_margin=self._rules.safety_margin)
-        world = build_world(self.scenario, self.seed, sizes)
-        self._rates = self._make_rates(world.cell)
+        self._enter_cell(sizes)
         self._server = Server(0, weights, self._rules.policy.init(statistics), statistics)
         if self.out is not None:
             write_text_whole(
                 self.out / "scenario.toml", scenario_to_toml(self.scenario, policy=self.policy, seed=self.seed)
             )
+
+    def _enter_cell(self, dataset_sizes: FloatArray) -> None:
+        self._cell = build_world(self.scenario, self.seed, dataset_sizes).cell
+        self._rates = self._make_rates(self._cell)
 
     def _instruction(
         self, act: Literal["probe", "train"], client: int, num_bits: int = 0, rate_bps: float = 0.0

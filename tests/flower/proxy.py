@@ -1,0 +1,40 @@
+"""Passes bytes on between a node and the SuperLink, and counts them."""
+
+import socket
+import threading
+
+
+class CountingProxy:
+    """Listens on a port of its own; `sent` counts what went to the target, TLS and HTTP included."""
+
+    def __init__(self, target_port: int) -> None:
+        self.sent = 0
+        self.received = 0
+        self._target = ("127.0.0.1", target_port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(self._target)
+            except OSError:
+                return
+            for source, sink, name in ((near, far, "sent"), (far, near, "received")):
+                threading.Thread(target=self._pass, args=(source, sink, name), daemon=True).start()
+
+    def _pass(self, source: socket.socket, sink: socket.socket, name: str) -> None:
+        try:
+            while data := source.recv(65536):
+                setattr(self, name, getattr(self, name) + len(data))
+                sink.sendall(data)
+        except OSError:
+            pass
+        finally:
+            for end in (source, sink):
+                end.close()
