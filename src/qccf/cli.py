@@ -190,12 +190,10 @@ def _add_data(data: argparse.ArgumentParser) -> None:
 
 
 def _add_flower(flower: argparse.ArgumentParser) -> None:
-    flower.description = "The same policies and codecs in a Flower federation."
-    actions = flower.add_subparsers(title="actions", metavar="ACTION", required=True)
-    new = actions.add_parser("new", help="write a Flower app that runs with no edits")
-    new.description = "Write a Flower app; `flwr run DIR` then works in simulation and against a deployment."
-    new.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
-    new.set_defaults(run=_later("flower", "new_command", extra="flower"))
+    flower.description = "Write a Flower app; `flwr run DIR` then works in simulation and against a deployment."
+    flower.add_argument("action", choices=("new",), help="what to do: write an app that runs with no edits")
+    flower.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
+    flower.set_defaults(run=_later("flower", "new_command", extra="flower"))
 
 
 if __name__ == "__main__":
