@@ -37,6 +37,11 @@ class Record:
         return int(self.summary["seed"])
 
     @property
+    def finished(self) -> bool:
+        """Whether it has come to its last round; its totals are those of a part otherwise."""
+        return bool(self.summary.get("finished", True))
+
+    @property
     def codec(self) -> str:
         return self.scenario.codec.name
 
@@ -64,12 +69,21 @@ class Record:
         return self.clients[self.clients["participated"]]
 
     def final_accuracy(self) -> float:
-        """The mean over the last tenth of the rounds: one evaluation is noisy."""
-        return float(np.nanmean(self.accuracy[-_tenth(len(self.rounds)) :]))
+        """The mean over the last tenth of the rounds: one evaluation is noisy. NaN if nothing was evaluated there."""
+        last = self.accuracy[-_tenth(len(self.rounds)) :]
+        return float(last[np.isfinite(last)].mean()) if np.isfinite(last).any() else float("nan")
+
+    def computing_share(self) -> float:
+        """Energy for computing, of all."""
+        spent = self.clients[["compute_energy_j", "upload_energy_j"]].sum()
+        return float(spent["compute_energy_j"] / spent.sum()) if spent.sum() else 0.0
 
     def missed_share(self) -> float:
         """Uploads past the deadline, of all."""
         return float(self.uploads["missed"].mean()) if len(self.uploads) else 0.0
+
+    def mean_upload_bits(self) -> float:
+        return float(self.uploads["num_bits"].mean()) if len(self.uploads) else float("nan")
 
     def final_bits(self) -> float:
         last = self.uploads[self.uploads["round"] >= len(self.rounds) - _tenth(len(self.rounds))]
