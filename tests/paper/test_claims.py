@@ -119,7 +119,7 @@ def test_a_missing_policy_leaves_a_gap_that_is_named() -> None:
     without = {name: truth for name, truth in AS_CLAIMED.items() if name != "principle"}
     judged = verdicts(made_family(without))
     assert judged["least-energy"].verdict == "partly", "first of four, and the fourth is not here"
-    assert "principle missing –" in judged["least-energy"].findings[0].value
+    assert "principle unknown –" in judged["least-energy"].findings[0].value
     for key in ("saves-principle", "late-slowdown", "final-bits"):
         assert judged[key].verdict == "not measurable", key
     assert judged["saves-same-size"].verdict == "holds"
@@ -223,6 +223,8 @@ def test_without_accuracies_only_what_needs_them_is_not_measurable() -> None:
     judged = verdicts(Family(tuple(blind)))
     for key in ("fastest", "least-energy-to-target", "flat"):
         assert judged[key].verdict == "not measurable", key
+    gains = [f for f in judged["late-slowdown"].findings if "gain in the last third" in f.part]
+    assert {f.verdict for f in gains} == {"not measurable"}
     assert judged["weights"].verdict == "partly"
     assert judged["least-energy"].verdict == "holds"
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from qccf.report.page import Manifest, build_report
+from qccf.report.records import families
 from qccf.report.study_charts import trained_rows
 from qccf.report.verdicts import RULES
-from tests.made_runs import AS_CLAIMED, made_family
+from tests.made_runs import AS_CLAIMED, made_family, made_record
 
 CHEAP = AS_CLAIMED | {
     "principle": AS_CLAIMED["principle"] | {"energy": 0.8},
@@ -104,7 +105,20 @@ def test_only_runs_that_differ_in_one_factor_are_points_of_it() -> None:
         )
 
     assert {row.factor.name for row in trained_rows([family])} >= {"bandwidth", "channel gain", "L"}
+    patience = next(row for row in trained_rows([family]) if row.factor.key == "principle.patience")
+    assert patience.value == family.rounds // 10
     (row,) = trained_rows([changed(radio={"gain_db": 10.0})])
     assert (row.factor.name, row.value, row.trained) == ("channel gain", 10.0, True)
     assert trained_rows([changed(radio={"gain_db": 10.0}, learning={"smoothness": 0.05})]) == []
     assert trained_rows([made_family({"qccf": AS_CLAIMED["qccf"]}, seeds=2)]) == []
+
+
+def test_runs_on_the_same_data_are_told_apart() -> None:
+    record = made_record("qccf", 0)
+    other = record.scenario.model_copy(update={"radio": record.scenario.radio.model_copy(update={"gain_db": 10.0})})
+    groups = families([record, replace(record, scenario=other)])
+    assert [family.title for family in groups] == [
+        "EMNIST with radio.gain_db = 0.0",
+        "EMNIST with radio.gain_db = 10.0",
+    ]
+    assert families([record])[0].title == "EMNIST"

@@ -37,7 +37,7 @@ def report_command(options: argparse.Namespace) -> int:
         raise QccfError(f"{', '.join(map(str, folders))}: no run here has come to its first summary.")
     out: Path = options.out or folders[0] / "report.html"
     require_writable(out.parent)
-    manifest = manifest_of(manifests[0]) if manifests else Manifest()
+    manifest = _together([manifest_of(tree) for tree in manifests])
     report = write_report(out, runs, studies, manifest, notes=[folder / NOTES for folder in folders])
     console = Console()
     say(console, report, out)
@@ -60,6 +60,17 @@ def manifest_of(tree: dict[str, Any]) -> Manifest:
         not_run=tuple((task, reason) for task, reason in tree["not_run"]),
         failed=tuple((label, sentence) for label, sentence in tree["failed"]),
         unfinished=tree["unfinished"],
+    )
+
+
+def _together(manifests: Sequence[Manifest]) -> Manifest:
+    """One for all the folders of a report."""
+    return Manifest(
+        command="\n".join(one.command for one in manifests),
+        scale="smoke" if any(one.scale == "smoke" for one in manifests) else "",
+        not_run=tuple(dict.fromkeys(pair for one in manifests for pair in one.not_run)),
+        failed=tuple(pair for one in manifests for pair in one.failed),
+        unfinished=sum(one.unfinished for one in manifests),
     )
 
 

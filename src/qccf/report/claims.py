@@ -8,7 +8,7 @@ Paper: Section VI and the contributions in Section I.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -41,7 +41,7 @@ FLAT_UP_TO = {"femnist": 100.0, "cifar10": 10.0}
 """The V up to which the paper finds accuracy flat."""
 TARGET = 0.95
 """A seed's target accuracy is this part of the best final accuracy that a policy reaches on it."""
-MISSING = "these runs are missing"
+MISSING = "nothing to compare"
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def judge(family: Family) -> list[Judged]:
     missing = (Finding("", MISSING, "not measurable"),)
     if not ended:
         return [Judged(claim, family, missing) for claim in CLAIMS]
-    judged = Family(tuple(ended))
+    judged = replace(family, records=tuple(ended))
     return [Judged(claim, judged, tuple(claim.measure(judged)) or missing) for claim in CLAIMS]
 
 
@@ -136,9 +136,8 @@ def energy_saved(theirs: Record, ours: Record) -> float:
 
 
 def _smoothed(accuracy: FloatArray) -> FloatArray:
-    """The mean of the last three rounds; a round without an evaluation has the last one's, 0 before the first."""
-    seen = np.maximum.accumulate(np.where(np.isfinite(accuracy), np.arange(len(accuracy)), 0))
-    held = np.nan_to_num(accuracy[seen], nan=0.0)
+    """The mean of the last three rounds; a round without an evaluation has the last one's, NaN before the first."""
+    held = accuracy[np.maximum.accumulate(np.where(np.isfinite(accuracy), np.arange(len(accuracy)), 0))]
     return np.array([held[max(0, n - 2) : n + 1].mean() for n in range(len(held))])
 
 
@@ -160,7 +159,7 @@ def _ahead(
     if not any(e.count for e in leads.values()):
         return Finding(setting.beta_label, MISSING, "not measurable")
     answers = {name: direction(e, 1, quantity.margin) for name, e in leads.items()}
-    shown = {name: quantity.shown(e) if e.count else "missing" for name, e in leads.items()}
+    shown = {name: quantity.shown(e) if e.count else "unknown" for name, e in leads.items()}
     listed = "; ".join(f"{name} {shown[name]} {SIGNS[answer]}" for name, answer in answers.items())
     rivals = tuple(name for name, answer in answers.items() if answer in ("does not hold", "not settled"))
     return Finding(setting.beta_label, before + listed + after, ordering(answers.values()), setting, rivals)
@@ -250,7 +249,7 @@ def _late_slowdown(family: Family) -> list[Finding]:
         over_sizes = estimate(_relation(_column(r.uploads, "dataset_size"), _column(r.uploads, "missed")) for r in runs)
         note = "" if any(r.missed_share() for r in runs) else ", none is lost"
         for part, e, quantity, sign, more in (
-            ("gain in the last third, less QCCF's", gain, ACCURACY, -1, ""),
+            ("gain in the last third, minus QCCF's", gain, ACCURACY, -1, ""),
             ("lost uploads ~ round", over_rounds, CORRELATION, 1, note),
             ("lost uploads ~ D", over_sizes, CORRELATION, 1, note),
         ):
@@ -340,7 +339,7 @@ def _final_bits(family: Family) -> list[Finding]:
         }
         other = above.pop("channel-allocate")
         after = f"; channel-allocate {BITS.shown(other)} (not judged)" if other.count else ""
-        judged = _ahead(setting, above, BITS, "principle's less those of: ", after)
+        judged = _ahead(setting, above, BITS, "principle's minus those of: ", after)
         findings.append(Finding(judged.part, judged.value, judged.verdict))
     return findings
 

@@ -5,7 +5,7 @@ import html
 import io
 import json
 import platform
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata, resources
@@ -80,7 +80,7 @@ def build_report(
     files = {name: data for chart in charts for name, data in _files(chart).items()}
     rows = saving_rows(studies)
     body = [
-        _header(groups, judged, manifest, len(records) - len(ended)),
+        _header(groups, judged, manifest, len(records) - len(ended), studied=bool(extra)),
         _claims_section(sections),
         _diagnosis_section(judged, notes),
         _results_section(groups),
@@ -133,7 +133,7 @@ def _asset(name: str) -> str:
     return resources.files("qccf.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _header(groups: list[Family], judged: list[Judged], manifest: Manifest, unfinished: int) -> str:
+def _header(groups: list[Family], judged: list[Judged], manifest: Manifest, unfinished: int, *, studied: bool) -> str:
     counts: Counter[Answer] = Counter(one.verdict for one in judged)
     tally = "".join(f"<li>{_verdict(v)}: {counts[v]}</li>" for v in VERDICT_CLASSES if counts[v])
     seeds = sorted({record.seed for family in groups for record in family.records})
@@ -172,7 +172,9 @@ def _header(groups: list[Family], judged: list[Judged], manifest: Manifest, unfi
     if tally:
         lines.append(f'<ul class="tally">{tally}</ul>')
     links = ("claims", "diagnosis", "results", "figures", "studies", "deviations", "settings")
-    items = "".join(f'<li><a href="#{name}">{name.capitalize()}</a></li>' for name in links)
+    items = "".join(
+        f'<li><a href="#{name}">{name.capitalize()}</a></li>' for name in links if studied or name != "studies"
+    )
     return "\n".join([*lines, f'<nav aria-label="Sections"><ul>{items}</ul></nav>'])
 
 
@@ -186,7 +188,7 @@ def _claims_section(sections: Sequence[tuple[Family, list[Judged], list[Chart], 
     ]
     for family, judged, charts, suffix in sections:
         keys = {chart.key for chart in charts}
-        rows = "".join(_claim_row(one, f"{one.claim.chart}{suffix}", keys) for one in judged)
+        rows = "".join(_claim_row(one, suffix, keys) for one in judged)
         lines.append(
             f'<div class="wide"><table class="claims stack"><caption>{_e(family.title)}</caption><thead><tr>'
             '<th scope="col">What the paper says</th><th scope="col">Where</th><th scope="col">Here</th>'
@@ -202,17 +204,17 @@ def _claims_section(sections: Sequence[tuple[Family, list[Judged], list[Chart], 
     return "\n".join(lines)
 
 
-def _claim_row(one: Judged, chart: str, charts: set[str]) -> str:
-    claim = one.claim
+def _claim_row(one: Judged, suffix: str, charts: set[str]) -> str:
+    claim, chart = one.claim, f"{one.claim.chart}{suffix}"
     parts = "".join(
-        f'<li><span class="part">{_e(f.part)}{": " if f.part else ""}</span>{_e(f.value)} '
-        f'<span class="verdict {VERDICT_CLASSES[f.verdict]}" title="{f.verdict}">{SIGNS[f.verdict]}</span></li>'
+        f'<li><span class="verdict {VERDICT_CLASSES[f.verdict]}" title="{f.verdict}">{SIGNS[f.verdict]}</span> '
+        f'<span class="part">{_e(f.part)}{": " if f.part else ""}</span>{_e(f.value)}</li>'
         for f in one.findings
     )
     link = f'<br><a href="#{chart}">figure</a>' if chart in charts else ""
     number = f"<br>{_e(claim.paper)}" if claim.paper else ""
     return (
-        f'<tr id="claim-{claim.key}{one.family.key}"><td>{_e(claim.words)}</td>'
+        f'<tr id="claim-{claim.key}{suffix}"><td>{_e(claim.words)}</td>'
         f'<td class="paper" data-head="Paper">{_e(claim.figure)}{number}{link}</td>'
         f'<td data-head=""><ul class="parts">{parts}</ul></td>'
         f'<td data-head="Verdict">{_verdict(one.verdict)}</td></tr>'
@@ -363,7 +365,7 @@ def _settings_section(groups: list[Family], manifest: Manifest) -> str:
             f"seed {r.seed}"
             for r in sorted(family.records, key=lambda r: (r.setting, r.policy, r.seed))
         )
-        precision = f"{first.summary.get('precision', '')} on {first.summary.get('device', '')}"
+        precision = "{precision} on {device}".format_map(defaultdict(lambda: "?", first.summary))
         lines.append(
             f"<h3>{_e(family.title)}</h3><p>Seeds {seeds}; codec <code>{_e(first.codec)}</code>, solver "
             f"<code>{_e(first.scenario.control.solver)}</code> with <code>{_e(first.scenario.control.inner)}</code> "

@@ -70,7 +70,9 @@ def trained_rows(groups: Sequence[Family]) -> list[SavingRow]:
         changed = [factor for factor in FACTORS if _value(family.scenario, factor) != _value(usual, factor)]
         for factor in FACTORS if not changed else changed if len(changed) == 1 else ():
             value = _value(family.scenario, factor)
-            rows.append(SavingRow(factor, family.rounds // 10 if value is None else value, savings, trained=True))
+            if factor.key == "principle.patience" and not value:
+                value = family.rounds // 10  # what principle takes by itself
+            rows.append(SavingRow(factor, value, savings, trained=True))
     return rows
 
 
