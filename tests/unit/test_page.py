@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from qccf.report.page import Manifest, build_report
+from qccf.commands import report as command
+from qccf.report.diagnosis import NOTES as NAME
+from qccf.report.page import Manifest, Report, build_report
 from qccf.report.records import families
 from qccf.report.study_charts import trained_rows
 from qccf.report.verdicts import RULES
@@ -122,3 +124,18 @@ def test_runs_on_the_same_data_are_told_apart() -> None:
         "EMNIST with radio.gain_db = 10.0",
     ]
     assert families([record])[0].title == "EMNIST"
+
+
+def test_notes_and_manifests_of_all_folders_come_together(tmp_path, monkeypatch) -> None:
+    seen = []
+    monkeypatch.setattr(command, "build_report", lambda *parts: (seen.append(parts[-1]), Report("page", {}, []))[1])
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / NAME).write_text(NOTES)
+    folders = [tmp_path / "a", tmp_path / "b"]
+    command.write_report(tmp_path / "page.html", [], [], Manifest(), notes=[folder / NAME for folder in folders])
+    assert seen == [NOTES]
+    assert (tmp_path / "page.html").read_text() == "page"
+    left_out, failed = (("cifar10", "not here"),), (("a run", "broke"),)
+    first, second = Manifest("one", "smoke", left_out, (), 1), Manifest("two", "small", left_out, failed, 2)
+    assert command._together([first, second]) == Manifest("one\ntwo", "smoke", left_out, failed, 3)
+    assert command._together([]) == Manifest()
