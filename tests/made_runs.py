@@ -8,6 +8,7 @@ import pandas as pd
 
 from qccf.config import Scenario, load_scenario
 from qccf.report.records import Family, Record, families
+from qccf.studies import FACTORS
 
 ROUNDS, CLIENTS, SEEDS = 40, 10, 10
 SIZES = np.linspace(800, 1600, CLIENTS).round()
@@ -112,3 +113,15 @@ def made_family(world: dict[str, dict], *, reverse: bool = False, seeds: int = S
             records.append(made_record("qccf", seed, weight=weight, **truth))
     (family,) = families(records)
     return family
+
+
+def made_studies() -> list[dict]:
+    """QCCF's savings at every value of every factor, in two cells."""
+    return [
+        {
+            "study": "savings", "factor": factor.name, "value": value, "rounds": 10,
+            "energy_j": {"qccf": [1.0, 1.1], "principle": [2.0 + 0.1 * k, 2.0], "same-size": [1.5, 1.4]},
+        }
+        for factor in FACTORS
+        for k, value in enumerate(factor.values)
+    ]  # fmt: skip

@@ -12,7 +12,7 @@ from qccf.report.page import Manifest, Report, build_report
 from qccf.report.records import families
 from qccf.report.study_charts import trained_rows
 from qccf.report.verdicts import RULES
-from tests.made_runs import AS_CLAIMED, made_family, made_record
+from tests.made_runs import AS_CLAIMED, made_family, made_record, made_studies
 
 CHEAP = AS_CLAIMED | {
     "principle": AS_CLAIMED["principle"] | {"energy": 0.8},
@@ -27,10 +27,6 @@ for this test.
 ## saves-principle, emnist: partly
 An old story.
 """
-STUDY = {
-    "study": "savings", "factor": "channel gain", "value": 0.0, "rounds": 10,
-    "energy_j": {"qccf": [1.0, 1.1], "principle": [2.0, 2.0], "same-size": [1.5, 1.4]},
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +34,7 @@ def text() -> str:
     records = list(made_family(CHEAP, seeds=3).records)
     cut = replace(records[0], rounds=records[0].rounds[:5], summary=records[0].summary | {"finished": False})
     few = [r for r in records if r.setting.energy_weight == 100.0]
-    return build_report([*few, cut], [STUDY], Manifest(), NOTES).page
+    return build_report([*few, cut], made_studies(), Manifest(), NOTES).page
 
 
 def test_a_cause_stands_where_it_was_written_for_and_warns_when_it_is_old(text: str) -> None:
@@ -77,7 +73,8 @@ def test_rules_and_what_is_not_the_papers_are_on_the_page(text: str) -> None:
 
 def test_training_stands_beside_the_studies(text: str) -> None:
     charts = json.loads(re.search(r'id="charts">(.*?)</script>', text, re.DOTALL)[1])
-    (panel,) = next(chart for chart in charts if chart["key"] == "savings")["panels"]
+    panels = next(chart for chart in charts if chart["key"] == "savings")["panels"]
+    panel = next(panel for panel in panels if panel["title"] == "channel gain")
     trained = next(s for s in panel["series"] if s["name"] == "trained, against same-size")
     assert (trained["x"], trained["line"]) == ([0.0], False)
     family = made_family(CHEAP, seeds=3)
