@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from qccf.report.page import Manifest, build_report
-from tests.made_runs import AS_CLAIMED, made_family
+from tests.made_runs import AS_CLAIMED, made_family, made_studies
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -21,7 +21,7 @@ SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "hei
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory) -> Path:
-    report = build_report(made_family(AS_CLAIMED).records, [], Manifest())
+    report = build_report(made_family(AS_CLAIMED).records, made_studies(), Manifest())
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(report.page, encoding="utf-8")
     return path

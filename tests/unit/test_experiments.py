@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from qccf.config import load_scenario
 from qccf.errors import ConfigError
 from qccf.experiments import FIGURES, SCALES, TASKS, Chosen, choose_data, figure_tasks, reproduction_jobs, task_scenario
 from qccf.learning.datasets import DATASETS
@@ -71,7 +72,32 @@ def test_a_smaller_scale_keeps_the_work_of_a_round() -> None:
             assert s.data.dataset_size_std / s.data.dataset_size_mean == pytest.approx(0.25)
         assert len(work) == 1
     small = [task_scenario(task, SCALES["small"], [], beta=150, weight=1.0) for task in (FEMNIST, CIFAR)]
-    assert [s.data.dataset_size_mean for s in small] == [200.0, 100.0]
+    assert [s.data.dataset_size_mean for s in small] == [480.0, 240.0]
+
+
+def test_a_scale_changes_how_much_is_run_and_nothing_else() -> None:
+    """What is learnt from, for how long and how often it is looked at; never how."""
+    allowed = {
+        "data.dataset", "data.dataset_size_mean", "data.dataset_size_std", "data.dataset_size_min",
+        "device.cycles_per_sample", "federation.rounds", "evaluation.samples", "codec.name",
+    }  # fmt: skip
+    for task in (FEMNIST, CIFAR):
+        preset = load_scenario(task.task.name, task.task.settings).model_dump()
+        for scale in SCALES.values():
+            ours = task_scenario(task, scale, [], beta=150, weight=task.task.energy_weight).model_dump()
+            changed = {f"{a}.{b}" for a, part in ours.items() for b, value in part.items() if preset[a][b] != value}
+            assert changed <= allowed, scale.name
+
+
+def test_small_takes_about_two_hours_a_task() -> None:
+    """Arithmetic of `Scale`: seconds of a round with all the data on two cores, by the network's cost of a sample."""
+    round_s = {"femnist": 6.3, "cifar10": 2.1 * 6.3}
+    for task, figures in ((FEMNIST, ["fig2", "fig3", "fig5"]), (CIFAR, ["fig2", "fig4"])):
+        jobs = plan(figures, chosen=[task])
+        share = jobs[0].scenario.data.dataset_size_mean / 1200
+        hours = sum(job.steps for job in jobs) * share * round_s[task.task.name] / 3600
+        assert len(jobs) == 42
+        assert 1.5 <= hours <= 2.0, task.task.name
 
 
 def test_overrides_come_last_and_change_the_folder() -> None:

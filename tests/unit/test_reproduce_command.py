@@ -242,6 +242,7 @@ def test_report_takes_a_users_own_runs(tmp_path: Path, capsys) -> None:
     assert "2 training runs, 1 seed, 8 rounds on tiny (synthetic)" in text
     assert "β = 12 of 60" in text
     assert "policies-tiny" in page.ids
+    assert all(link[1:] in page.ids for link in page.links if link.startswith("#")), "no link leads nowhere"
     assert "savings" not in page.ids
     assert "not measurable" in text, "one seed has no interval"
     assert "Written: " in capsys.readouterr().out

@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from qccf.errors import QccfError
 from qccf.files import require_writable, write_text_whole, write_whole
+from qccf.report.diagnosis import NOTES
 from qccf.report.page import Manifest, Report, build_report
 from qccf.report.records import find_runs, find_studies, read_record, read_study
 
@@ -35,7 +37,8 @@ def report_command(options: argparse.Namespace) -> int:
         raise QccfError(f"{', '.join(map(str, folders))}: no run here has come to its first summary.")
     out: Path = options.out or folders[0] / "report.html"
     require_writable(out.parent)
-    report = write_report(out, runs, studies, manifest_of(manifests[0]) if manifests else Manifest())
+    manifest = _together([manifest_of(tree) for tree in manifests])
+    report = write_report(out, runs, studies, manifest, notes=[folder / NOTES for folder in folders])
     console = Console()
     say(console, report, out)
     return 0
@@ -60,9 +63,24 @@ def manifest_of(tree: dict[str, Any]) -> Manifest:
     )
 
 
-def write_report(out: Path, runs: list[Path], studies: list[Path], manifest: Manifest) -> Report:
-    """The page, and its figures as files in `figures` beside it."""
-    report = build_report([read_record(path) for path in runs], [read_study(path) for path in studies], manifest)
+def _together(manifests: Sequence[Manifest]) -> Manifest:
+    """One for all the folders of a report."""
+    return Manifest(
+        command="\n".join(one.command for one in manifests),
+        scale="smoke" if any(one.scale == "smoke" for one in manifests) else "",
+        not_run=tuple(dict.fromkeys(pair for one in manifests for pair in one.not_run)),
+        failed=tuple(pair for one in manifests for pair in one.failed),
+        unfinished=sum(one.unfinished for one in manifests),
+    )
+
+
+def write_report(
+    out: Path, runs: list[Path], studies: list[Path], manifest: Manifest, *, notes: Sequence[Path]
+) -> Report:
+    """The page, and its figures as files in `figures` beside it; `notes` are read where they exist."""
+    written = "\n\n".join(path.read_text(encoding="utf-8") for path in notes if path.is_file())
+    records, results = [read_record(path) for path in runs], [read_study(path) for path in studies]
+    report = build_report(records, results, manifest, written)
     for name, data in report.files.items():
         write_whole(out.parent / "figures" / name, partial(_write_bytes, data))
     write_text_whole(out, report.page)

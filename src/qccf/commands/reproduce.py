@@ -16,6 +16,7 @@ from qccf.errors import ConfigError, QccfError
 from qccf.experiments import FIGURES, SCALES, TASKS, Chosen, Scale, choose_data, reproduction_jobs
 from qccf.files import require_writable, write_text_whole
 from qccf.learning.datasets import data_folder
+from qccf.report.diagnosis import NOTES
 from qccf.simulation.training_job import TrainingJob
 from qccf.studies import RESULT, study_jobs
 from qccf.world import build_world
@@ -54,7 +55,8 @@ def _finish(console: Console, out: Path, progress: Progress) -> int:
     runs = [out / name for name in tree["runs"] if (out / name / "summary.json").exists()]
     if runs:
         studies = [out / name for name in tree["studies"] if (out / name).exists()]
-        say(console, write_report(out / "report.html", runs, studies, manifest_of(tree)), out / "report.html")
+        page = out / "report.html"
+        say(console, write_report(page, runs, studies, manifest_of(tree), notes=[out / NOTES]), page)
     if progress.interrupted:
         console.print(f"Stopped: {status(progress)}; go on with the same command.", soft_wrap=True, highlight=False)
         return 130

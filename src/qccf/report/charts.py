@@ -145,7 +145,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> dict[str, Any]:
             label=series.name,
         )
         handles[series.name] = line
-        if len(series.low) and panel.categories:
+        if len(series.low) and not series.line:
             ends = [[y - a for y, a in zip(series.y, series.low, strict=True)],
                     [b - y for y, b in zip(series.y, series.high, strict=True)]]  # fmt: skip
             axes.errorbar(series.x, series.y, yerr=ends, color=series.colour, capsize=3, lw=0, elinewidth=1)

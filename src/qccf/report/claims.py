@@ -1,34 +1,47 @@
 """What the paper claims, as data, and what our runs say to it.
 
-Each claim has one function from a family of runs to findings, one for each part of it. A part is judged by a 95 %
-interval over seeds, paired by seed wherever two runs are compared: every seed is a cell, its fading and its data. A
-claim holds if all its parts do, and does not if none does.
+Each claim has one function from the runs of a task to findings, one for each part of it, and a part is judged by one of
+the rules in `qccf.report.verdicts`. Every number is measured seed by seed (a seed is a cell, its fading and its data);
+where two runs are compared, it is their difference on the same seed.
 
 Paper: Section VI and the contributions in Section I.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 import numpy as np
+import pandas as pd
 
 from qccf.contracts import FloatArray
 from qccf.report.intervals import Estimate, estimate, rank_correlation
 from qccf.report.records import Family, Record, Setting
-
-Verdict = Literal["holds", "partly", "does not hold", "not measurable"]
+from qccf.report.verdicts import (
+    ACCURACY,
+    BITS,
+    CORRELATION,
+    ENERGY,
+    ROUNDS,
+    SIGNS,
+    Answer,
+    Quantity,
+    Verdict,
+    combined,
+    direction,
+    equivalence,
+    magnitude,
+    ordering,
+)
+from qccf.sections import PAPERS_CODEC
 
 BASELINES = ("same-size", "principle", "channel-allocate", "no-quantization")
+PAPERS_SAVINGS = {"principle": 0.4821, "same-size": 0.3542}
+FLAT_UP_TO = {"femnist": 100.0, "cifar10": 10.0}
+"""The V up to which the paper finds accuracy flat."""
 TARGET = 0.95
-"""A target accuracy is this part of the best final accuracy among the policies."""
-STABLE = 0.05
-"""Energy is stable if it moves by less than this part."""
-FLAT = 0.01
-"""Accuracy is flat if it moves by less than this."""
-UNRELATED = 0.2
-"""Rank correlations whose whole interval is nearer to 0 than this are no relation."""
+"""A seed's target accuracy is this part of the best final accuracy that a policy reaches on it."""
+MISSING = "nothing to compare"
 
 
 @dataclass(frozen=True)
@@ -37,8 +50,10 @@ class Finding:
 
     part: str
     value: str
-    verdict: Verdict
-    estimate: Estimate | None = None
+    verdict: Answer
+    setting: Setting | None = None
+    rivals: tuple[str, ...] = ()
+    """The baselines that QCCF is not shown to be ahead of, or not by as much as claimed."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +67,11 @@ class Claim:
     chart: str
     measure: Callable[[Family], list[Finding]]
     rule: str
-    tasks: tuple[str, ...] = ("femnist", "cifar10")
-    one_is_enough: bool = False
-    """The paper does not say of which setting it speaks: one in which it holds is enough."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim set against the runs of one task."""
+    """A claim set against the runs of one task: `family` are those that it was judged by."""
 
     claim: Claim
     family: Family
@@ -67,344 +79,278 @@ class Judged:
 
     @property
     def verdict(self) -> Verdict:
-        verdicts = [finding.verdict for finding in self.findings]
-        return "holds" if self.claim.one_is_enough and "holds" in verdicts else combined(verdicts)
+        return combined([finding.verdict for finding in self.findings])
 
 
 def judge(family: Family) -> list[Judged]:
-    """Every claim that is about this task."""
-    return [
-        Judged(
-            claim, family, tuple(claim.measure(family)) or (Finding("", "these runs are missing", "not measurable"),)
-        )
-        for claim in CLAIMS
-        if family.task in claim.tasks
-    ]
+    """Every claim, by the runs that have come to their end; of several codecs, by the paper's."""
+    ended = [record for record in family.records if record.finished]
+    if len({record.codec for record in ended}) > 1:
+        ended = [record for record in ended if record.codec == PAPERS_CODEC]
+    missing = (Finding("", MISSING, "not measurable"),)
+    if not ended:
+        return [Judged(claim, family, missing) for claim in CLAIMS]
+    judged = replace(family, records=tuple(ended))
+    return [Judged(claim, judged, tuple(claim.measure(judged)) or missing) for claim in CLAIMS]
 
 
-def combined(verdicts: Iterable[Verdict]) -> Verdict:
-    """All parts hold, some do, none does; what could not be measured counts only if there is nothing else."""
-    known = [verdict for verdict in verdicts if verdict != "not measurable"]
-    if not known:
-        return "not measurable"
-    if all(verdict == "holds" for verdict in known):
-        return "holds"
-    return "does not hold" if all(verdict == "does not hold" for verdict in known) else "partly"
-
-
-def positive(e: Estimate) -> Verdict:
-    """Is it above 0: surely, as far as the mean goes, or not."""
-    if not e.known:
-        return "not measurable"
-    if e.low > 0.0:
-        return "holds"
-    return "partly" if e.mean > 0.0 else "does not hold"
-
-
-def negative(e: Estimate) -> Verdict:
-    return positive(Estimate(-e.mean, e.half, e.count))
-
-
-def within(e: Estimate, limit: float) -> Verdict:
-    """Is it 0 but for less than `limit`: surely, as far as the mean goes, or not."""
-    if not e.known:
-        return "not measurable"
-    if e.low > -limit and e.high < limit:
-        return "holds"
-    return "partly" if abs(e.mean) < limit else "does not hold"
-
-
-def _worst(verdicts: Sequence[Verdict]) -> Verdict:
-    """A superlative is only as good as its weakest comparison: beaten once surely, or unsettled, or best of all."""
-    known = [verdict for verdict in verdicts if verdict != "not measurable"]
-    if not known:
-        return "not measurable"
-    if "does not hold" in known:
-        return "does not hold"
-    return "holds" if all(verdict == "holds" for verdict in known) else "partly"
-
-
-def _ahead(e: Estimate) -> Verdict:
-    """For 'nobody is better': a tie is unsettled, not a defeat."""
-    if not e.known:
-        return "not measurable"
-    if e.low > 0.0:
-        return "holds"
-    return "does not hold" if e.high < 0.0 else "partly"
-
-
-def target_accuracy(family: Family, setting: Setting) -> float:
-    """The same for every policy and seed: a part of the best policy's mean final accuracy."""
-    finals = [np.mean([r.final_accuracy() for r in family.of(setting, name)]) for name in family.labels(setting)]
-    return TARGET * float(max(finals))
-
-
-def rounds_to(record: Record, target: float) -> float:
-    """The first round after which the mean of the last three evaluations reaches the target; N + 1 if none does."""
+def rounds_to(record: Record, target: float) -> int | None:
+    """The first round after which the mean of the last three evaluations reaches the target; None if none does."""
     reached = np.flatnonzero(_smoothed(record.accuracy) >= target)
-    return float(reached[0] + 1) if len(reached) else float(len(record.rounds) + 1)
+    return int(reached[0]) + 1 if len(reached) else None
 
 
-def energy_to(record: Record, target: float) -> float:
-    """What was spent by then; by the end if the target was not reached, which flatters that run."""
-    return float(record.energy_j[int(min(rounds_to(record, target), len(record.rounds))) - 1])
+def target_accuracies(family: Family, setting: Setting) -> dict[int, float]:
+    """For each seed, the same for every policy."""
+    best: dict[int, float] = {}
+    for record in family.records:
+        if record.setting == setting:
+            best[record.seed] = float(np.fmax(best.get(record.seed, np.nan), record.final_accuracy()))
+    return {seed: TARGET * accuracy for seed, accuracy in best.items()}
 
 
-def _rounds_later(target: float, baseline: Record, ours: Record) -> float:
-    return rounds_to(baseline, target) - rounds_to(ours, target)
+def rounds_ahead(theirs: Record, ours: Record, target: float) -> float:
+    """By how many rounds we are there first. Who never gets there counts as one round after the last."""
+    a, b = rounds_to(theirs, target), rounds_to(ours, target)
+    if a is None and b is None:
+        return np.nan
+    return float((a or len(theirs.rounds) + 1) - (b or len(ours.rounds) + 1))
 
 
-def _energy_saved(target: float, baseline: Record, ours: Record) -> float:
-    return 1.0 - energy_to(ours, target) / energy_to(baseline, target)
+def energy_saved_to(theirs: Record, ours: Record, target: float) -> float:
+    """The part of their energy that we save on the way there.
+
+    A baseline that never gets there has spent at least all its energy, and that is what counts. If we never get there,
+    we save nothing, however little was spent.
+    """
+    a, b = rounds_to(theirs, target), rounds_to(ours, target)
+    if a is None and b is None:
+        return np.nan
+    saved = float(1.0 - ours.energy_j[(b or 0) - 1] / theirs.energy_j[(a or 0) - 1])
+    return min(0.0, saved) if b is None else saved
+
+
+def energy_saved(theirs: Record, ours: Record) -> float:
+    """The part of their energy that we save over all rounds."""
+    return float(1.0 - ours.energy_j[-1] / theirs.energy_j[-1])
 
 
 def _smoothed(accuracy: FloatArray) -> FloatArray:
-    """The mean of the last three rounds; a round without an evaluation has the last one's."""
-    seen = np.maximum.accumulate(np.where(np.isfinite(accuracy), np.arange(len(accuracy)), 0))
-    held = np.nan_to_num(accuracy[seen], nan=0.0)
+    """The mean of the last three rounds; a round without an evaluation has the last one's, NaN before the first."""
+    held = accuracy[np.maximum.accumulate(np.where(np.isfinite(accuracy), np.arange(len(accuracy)), 0))]
     return np.array([held[max(0, n - 2) : n + 1].mean() for n in range(len(held))])
 
 
-def _against(family: Family, setting: Setting, difference: Callable[[Record, Record], float]) -> dict[str, Estimate]:
-    """For each baseline: `difference(baseline, QCCF)`, paired by seed."""
-    result = {}
-    for name in BASELINES:
-        pairs = family.paired((setting, name), (setting, "qccf"))
-        if pairs:
-            result[name] = estimate(difference(theirs, ours) for theirs, ours in pairs)
-    return result
+def _against(
+    family: Family, a: tuple[Setting, str], b: tuple[Setting, str], difference: Callable[[Record, Record], float]
+) -> Estimate:
+    """`difference(run of a, run of b)`, seed by seed."""
+    return estimate(difference(x, y) for x, y in family.paired(a, b))
 
 
-def _listed(estimates: dict[str, Estimate], form: str, scale: float = 1.0, unit: str = "") -> str:
-    return "; ".join(f"{name} {e.shown(form, scale, unit)}" for name, e in estimates.items())
+def _found(part: str, e: Estimate, quantity: Quantity, answer: Answer, note: str = "") -> Finding:
+    return Finding(part, quantity.shown(e) + note if e.count else MISSING, answer)
 
 
-def _fastest(family: Family) -> list[Finding]:
+def _ahead(
+    setting: Setting, leads: dict[str, Estimate], quantity: Quantity, before: str = "", after: str = ""
+) -> Finding:
+    """One part, an ordering: `leads` says by how much each rival is behind."""
+    if not any(e.count for e in leads.values()):
+        return Finding(setting.beta_label, MISSING, "not measurable")
+    answers = {name: direction(e, 1, quantity.margin) for name, e in leads.items()}
+    shown = {name: quantity.shown(e) if e.count else "unknown" for name, e in leads.items()}
+    listed = "; ".join(f"{name} {shown[name]} {SIGNS[answer]}" for name, answer in answers.items())
+    rivals = tuple(name for name, answer in answers.items() if answer in ("does not hold", "not settled"))
+    return Finding(setting.beta_label, before + listed + after, ordering(answers.values()), setting, rivals)
+
+
+def _to_target(family: Family, lead: Callable[[Record, Record, float], float], quantity: Quantity) -> list[Finding]:
     findings = []
     for setting in family.comparisons():
-        if not family.of(setting, "qccf"):
-            continue
-        target = target_accuracy(family, setting)
-        late = _against(family, setting, partial(_rounds_later, target))
-        ours = estimate(rounds_to(record, target) for record in family.of(setting, "qccf"))
-        value = f"QCCF reaches {target:.1%} after {ours.shown('.1f')} rounds; later by: {_listed(late, '+.1f')}"
-        findings.append(Finding(setting.beta_label, value, _worst([_ahead(e) for e in late.values()])))
+        targets = target_accuracies(family, setting)
+        leads = {
+            name: estimate(lead(b, q, targets[q.seed]) for b, q in family.paired((setting, name), (setting, "qccf")))
+            for name in BASELINES
+        }
+        took = [rounds_to(record, targets[record.seed]) for record in family.of(setting, "qccf")]
+        ours = estimate(float(rounds) for rounds in took if rounds is not None)
+        before = f"QCCF is at {np.mean(list(targets.values())):.1%} after {ours.shown('.1f')} rounds; ahead of: "
+        findings.append(_ahead(setting, leads, quantity, before, _never(family, setting, targets)))
     return findings
+
+
+def _never(family: Family, setting: Setting, targets: dict[int, float]) -> str:
+    """Who does not reach the target, and on how many seeds."""
+    parts = []
+    for name in family.labels(setting):
+        runs = family.of(setting, name)
+        missing = sum(rounds_to(record, targets[record.seed]) is None for record in runs)
+        if missing:
+            parts.append(f"{name} on {missing} of {len(runs)} seeds")
+    return f". Never there: {', '.join(parts)}" if parts else ""
 
 
 def _least_energy(family: Family) -> list[Finding]:
+    return [
+        _ahead(
+            setting,
+            {name: _against(family, (setting, name), (setting, "qccf"), energy_saved) for name in BASELINES},
+            ENERGY,
+            "QCCF saves, against: ",
+        )
+        for setting in family.comparisons()
+    ]
+
+
+def _saving(baseline: str, family: Family) -> list[Finding]:
+    papers = PAPERS_SAVINGS[baseline]
     findings = []
     for setting in family.comparisons():
-        saved = _against(family, setting, lambda b, q: 1.0 - q.energy_j[-1] / b.energy_j[-1])
-        if saved:
-            value = f"less by: {_listed(saved, '.1f', 100, ' %')}"
-            findings.append(Finding(setting.beta_label, value, _worst([_ahead(e) for e in saved.values()])))
+        e = _against(family, (setting, baseline), (setting, "qccf"), energy_saved)
+        answer = magnitude(e, papers, ENERGY.margin)
+        rivals = () if answer in ("holds", "not measurable") else (baseline,)
+        found = _found(setting.beta_label, e, ENERGY, answer, _compared(e, papers) if answer == "partly" else "")
+        findings.append(Finding(found.part, found.value, answer, setting, rivals))
     return findings
-
-
-def _least_energy_to_target(family: Family) -> list[Finding]:
-    findings = []
-    for setting in family.comparisons():
-        if not family.of(setting, "qccf"):
-            continue
-        target = target_accuracy(family, setting)
-        saved = _against(family, setting, partial(_energy_saved, target))
-        if saved:
-            value = f"to {target:.1%}, less by: {_listed(saved, '.1f', 100, ' %')}"
-            findings.append(Finding(setting.beta_label, value, _worst([_ahead(e) for e in saved.values()])))
-    return findings
-
-
-def _saving(baseline: str, papers: float) -> Callable[[Family], list[Finding]]:
-    def measure(family: Family) -> list[Finding]:
-        findings = []
-        for setting in family.comparisons():
-            e = _against(family, setting, lambda b, q: 1.0 - q.energy_j[-1] / b.energy_j[-1]).get(baseline)
-            if e is None:
-                continue
-            verdict: Verdict = positive(e)
-            if verdict == "holds" and not e.low <= papers <= e.high:
-                verdict = "partly"
-            note = "" if verdict == "not measurable" else _compared(e, papers)
-            findings.append(Finding(setting.beta_label, e.shown(".1f", 100, " %") + note, verdict, e))
-        return findings
-
-    return measure
 
 
 def _compared(e: Estimate, papers: float) -> str:
-    if e.low <= papers <= e.high:
-        return ", the paper's number included"
-    return ", more than the paper's" if e.low > papers else ", less than the paper's"
-
-
-def _beta_pairs(family: Family) -> list[tuple[Setting, Setting]]:
-    """The lowest and the highest β at the same V."""
-    settings = family.comparisons()
-    pairs = []
-    for weight in sorted({s.energy_weight for s in settings}):
-        same = [s for s in settings if s.energy_weight == weight]
-        if len(same) > 1:
-            pairs.append((same[0], same[-1]))
-    return pairs
+    if e.low > papers or e.high < papers:
+        return ", more than the paper's" if e.low > papers else ", less than the paper's"
+    return ", too wide to confirm the paper's"
 
 
 def _beta(family: Family) -> list[Finding]:
+    """From the lowest to the highest β at the same V."""
     findings = []
-    for low, high in _beta_pairs(family):
+    settings = family.comparisons()
+    for weight in sorted({s.energy_weight for s in settings}):
+        same = [s for s in settings if s.energy_weight == weight]
+        low, high = same[0], same[-1]
+        if low == high:
+            continue
         for name in ("same-size", "principle", "qccf"):
-            pairs = family.paired((high, name), (low, name))
-            if not pairs:
-                continue
-            e = estimate(b.energy_j[-1] / a.energy_j[-1] - 1.0 for b, a in pairs)
-            verdict = within(e, STABLE) if name == "qccf" else positive(e)
-            findings.append(Finding(name, e.shown("+.1f", 100, " %"), verdict, e))
+            e = _against(family, (high, name), (low, name), lambda b, a: float(b.energy_j[-1] / a.energy_j[-1] - 1.0))
+            stable = name == "qccf"
+            answer = equivalence(e, ENERGY.margin) if stable else direction(e, 1, ENERGY.margin)
+            findings.append(_found(name, e, ENERGY, answer))
     return findings
 
 
 def _late_slowdown(family: Family) -> list[Finding]:
-    """Three parts: accuracy gained in the last third, uploads lost more and more, and lost by large clients."""
     findings = []
     for setting in family.comparisons():
-        mine = family.of(setting, "principle")
-        if not mine:
-            continue
-        gains = [
-            _last_third_gain(a) - _last_third_gain(b)
-            for a, b in family.paired((setting, "principle"), (setting, "qccf"))
-        ]
-        gain = estimate(gains)
-        findings.append(
-            Finding(
-                f"{setting.beta_label}: gain in the last third, against QCCF",
-                gain.shown("+.1f", 100, " points"),
-                negative(gain),
-                gain,
-            )
+        runs = family.of(setting, "principle")
+        gain = _against(
+            family, (setting, "principle"), (setting, "qccf"), lambda p, q: _last_third_gain(p) - _last_third_gain(q)
         )
-        if not any(record.uploads["missed"].any() for record in mine):
-            findings.append(Finding(f"{setting.beta_label}: lost uploads", "none is lost", "does not hold"))
-            continue
-        over_rounds = estimate(
-            rank_correlation(r.rounds["round"].to_numpy(float), r.rounds["missed"].to_numpy(float)) for r in mine
-        )
-        over_sizes = estimate(
-            rank_correlation(r.uploads["dataset_size"].to_numpy(float), r.uploads["missed"].to_numpy(float))
-            for r in mine
-        )
-        for part, e in (("lost uploads ~ round", over_rounds), ("lost uploads ~ D", over_sizes)):
-            findings.append(Finding(f"{setting.beta_label}: {part}", e.shown("+.2f"), positive(e), e))
+        over_rounds = estimate(_relation(_column(r.rounds, "round"), _column(r.rounds, "missed")) for r in runs)
+        over_sizes = estimate(_relation(_column(r.uploads, "dataset_size"), _column(r.uploads, "missed")) for r in runs)
+        note = "" if any(r.missed_share() for r in runs) else ", none is lost"
+        for part, e, quantity, sign, more in (
+            ("gain in the last third, minus QCCF's", gain, ACCURACY, -1, ""),
+            ("lost uploads ~ round", over_rounds, CORRELATION, 1, note),
+            ("lost uploads ~ D", over_sizes, CORRELATION, 1, note),
+        ):
+            answer = direction(e, sign, quantity.margin)
+            findings.append(_found(f"{setting.beta_label}: {part}", e, quantity, answer, more))
     return findings
 
 
 def _last_third_gain(record: Record) -> float:
     smooth = _smoothed(record.accuracy)
-    return float(smooth[-1] - smooth[-max(1, len(smooth) // 3) - 1]) if len(smooth) > 3 else float("nan")
+    return float(smooth[-1] - smooth[-max(1, len(smooth) // 3) - 1]) if len(smooth) > 3 else np.nan
 
 
 def _weights(family: Family) -> list[Finding]:
     settings = family.weights()
     if len(settings) < 3:
         return []
-    findings = []
+    columns = [{record.seed: record for record in family.of(setting, "qccf")} for setting in settings]
+    seeds = sorted(set.intersection(*(set(column) for column in columns)))
+    weights = np.array([s.energy_weight for s in settings])
     measures: dict[str, Callable[[Record], float]] = {
         "energy ~ V": lambda r: float(r.energy_j[-1]),
-        "accuracy ~ V": lambda r: r.final_accuracy(),
+        "accuracy ~ V": Record.final_accuracy,
     }
-    for name, of in measures.items():
-        e = estimate(
-            rank_correlation(np.array([s.energy_weight for s in settings]), np.array([of(record) for record in runs]))
-            for runs in _by_seed(family, settings)
-        )
-        findings.append(Finding(name, e.shown("+.2f"), negative(e), e))
+    findings = []
+    for part, of in measures.items():
+        e = estimate(_relation(weights, np.array([of(column[seed]) for column in columns])) for seed in seeds)
+        findings.append(_found(part, e, CORRELATION, direction(e, -1, CORRELATION.margin)))
     return findings
-
-
-def _by_seed(family: Family, settings: Sequence[Setting]) -> list[list[Record]]:
-    """QCCF's runs at all these settings, for each seed that has them all."""
-    columns = [{record.seed: record for record in family.of(setting, "qccf")} for setting in settings]
-    return [[c[seed] for c in columns] for seed in sorted(set.intersection(*(set(c) for c in columns)))]
 
 
 def _flat(family: Family) -> list[Finding]:
-    settings = family.weights()
-    knee = 10.0 if family.task == "cifar10" else 100.0
-    by_weight = {s.energy_weight: s for s in settings}
-    if knee not in by_weight or not settings or settings[0].energy_weight >= knee:
+    """Every V below the knee against the knee, and the largest V beyond it."""
+    by_weight = {s.energy_weight: s for s in family.weights()}
+    knee = FLAT_UP_TO[family.task]
+    if knee not in by_weight:
         return []
     findings = []
-    least = settings[0]
-    pairs = family.paired((by_weight[knee], "qccf"), (least, "qccf"))
-    e = estimate(a.final_accuracy() - b.final_accuracy() for a, b in pairs)
-    part = f"V = {knee:g} against {least.energy_weight:g}"
-    findings.append(Finding(part, e.shown("+.1f", 100, " points"), within(e, FLAT), e))
-    most = settings[-1]
-    if most.energy_weight > knee:
-        e = estimate(
-            a.final_accuracy() - b.final_accuracy() for a, b in family.paired((most, "qccf"), (by_weight[knee], "qccf"))
+    for weight, setting in by_weight.items():
+        if weight == knee or knee < weight < max(by_weight):
+            continue
+        e = _against(
+            family,
+            (setting, "qccf"),
+            (by_weight[knee], "qccf"),
+            lambda a, b: a.final_accuracy() - b.final_accuracy(),
         )
-        part = f"V = {most.energy_weight:g} against {knee:g}, where it should fall"
-        findings.append(Finding(part, e.shown("+.1f", 100, " points"), negative(e), e))
+        below = weight < knee
+        answer = equivalence(e, ACCURACY.margin) if below else direction(e, -1, ACCURACY.margin)
+        part = f"V = {weight:g} against {knee:g}" + (", flat" if below else ", where it should fall")
+        findings.append(_found(part, e, ACCURACY, answer))
     return findings
 
 
-def _bits_over_rounds(family: Family) -> list[Finding]:
+def _relation(x: FloatArray, y: FloatArray) -> float:
+    """Rank correlation; what never varies is related to nothing."""
+    known = y[np.isfinite(y)]
+    return 0.0 if len(known) > 2 and np.ptp(known) == 0.0 else rank_correlation(x, y)
+
+
+def _column(frame: pd.DataFrame, name: str) -> FloatArray:
+    return frame[name].to_numpy(dtype=float)
+
+
+def _relations(
+    part: str, expected: dict[str, int], of: Callable[[Record], tuple[FloatArray, FloatArray]], family: Family
+) -> list[Finding]:
+    """Rank correlations policy by policy; `expected` is the sign that the paper gives, 0 for no relation."""
     findings = []
     for setting in family.comparisons():
-        for name in ("principle", "same-size", "qccf", "channel-allocate"):
-            mine = family.of(setting, name)
-            if not mine:
-                continue
-            if name != "channel-allocate" and all(np.nanstd(r.mean_bits) == 0.0 for r in mine):
-                findings.append(Finding(f"{setting.beta_label}: {name}", "constant", "does not hold"))
-                continue
-            e = estimate(rank_correlation(r.rounds["round"].to_numpy(float), r.mean_bits) for r in mine)
-            verdict = _unrelated(e) if name == "channel-allocate" else positive(e)
-            findings.append(Finding(f"{setting.beta_label}: {name}", e.shown("+.2f"), verdict, e))
+        for name, sign in expected.items():
+            e = estimate(_relation(*of(record)) for record in family.of(setting, name))
+            answer = direction(e, sign, CORRELATION.margin) if sign else equivalence(e, CORRELATION.margin)
+            findings.append(_found(f"{setting.beta_label}, {part}: {name}", e, CORRELATION, answer))
     return findings
-
-
-def _bits_over_sizes(family: Family) -> list[Finding]:
-    findings = []
-    expected: dict[str, Callable[[Estimate], Verdict]] = {
-        "channel-allocate": negative,
-        "qccf": negative,
-        "same-size": _unrelated,
-        "principle": positive,
-    }
-    for setting in family.comparisons():
-        for name, judged in expected.items():
-            mine = family.of(setting, name)
-            if mine:
-                e = estimate(
-                    rank_correlation(r.uploads["dataset_size"].to_numpy(float), r.uploads["num_bits"].to_numpy(float))
-                    for r in mine
-                )
-                findings.append(Finding(f"{setting.beta_label}: {name}", e.shown("+.2f"), judged(e), e))
-    return findings
-
-
-def _unrelated(e: Estimate) -> Verdict:
-    """No relation must be shown like any other: the whole interval is near 0. A wide one around 0 settles nothing."""
-    if within(e, UNRELATED) == "holds":
-        return "holds"
-    if not e.known:
-        return "not measurable"
-    return "partly" if e.low <= 0.0 <= e.high else "does not hold"
 
 
 def _final_bits(family: Family) -> list[Finding]:
+    """The paper compares with the other two whose bits rise; channel-allocate is shown, not judged."""
     findings = []
     for setting in family.comparisons():
-        for name in ("qccf", "same-size"):
-            pairs = family.paired((setting, "principle"), (setting, name))
-            if pairs:
-                e = estimate(a.final_bits() - b.final_bits() for a, b in pairs)
-                findings.append(
-                    Finding(f"{setting.beta_label}: above {name}", e.shown("+.2f", 1.0, " bits"), positive(e), e)
-                )
+        above = {
+            name: _against(
+                family, (setting, "principle"), (setting, name), lambda a, b: a.final_bits() - b.final_bits()
+            )
+            for name in ("qccf", "same-size", "channel-allocate")
+        }
+        other = above.pop("channel-allocate")
+        after = f"; channel-allocate {BITS.shown(other)} (not judged)" if other.count else ""
+        judged = _ahead(setting, above, BITS, "principle's minus those of: ", after)
+        findings.append(Finding(judged.part, judged.value, judged.verdict))
     return findings
 
+
+_TARGET_RULE = (
+    f"The target of a seed is {TARGET:.0%} of the best final accuracy that a policy has on it, and is reached when the "
+    "mean of three evaluations is there. "
+)
+_SAVING_RULE = (
+    "Magnitude, at each β that was run, for the paper does not say at which. Accumulated energy after the last round."
+)
 
 CLAIMS: tuple[Claim, ...] = (
     Claim(
@@ -413,9 +359,9 @@ CLAIMS: tuple[Claim, ...] = (
         "Figs. 3, 4 (a), (c)",
         "",
         "policies",
-        _fastest,
-        f"Rounds until the mean of three evaluations reaches {TARGET:.0%} of the best policy's final accuracy "
-        "(N + 1 if never). Holds if QCCF is surely ahead of every baseline; a tie with one is 'partly'.",
+        partial(_to_target, lead=rounds_ahead, quantity=ROUNDS),
+        f"Ordering. {_TARGET_RULE}Who never gets there counts as one round after the last; seeds on which neither does "
+        "are left out.",
     ),
     Claim(
         "least-energy",
@@ -424,7 +370,7 @@ CLAIMS: tuple[Claim, ...] = (
         "",
         "policies",
         _least_energy,
-        "Accumulated energy after the last round. Holds if it is surely below every baseline's.",
+        "Ordering. Accumulated energy after the last round.",
     ),
     Claim(
         "least-energy-to-target",
@@ -432,8 +378,9 @@ CLAIMS: tuple[Claim, ...] = (
         "Figs. 3, 4",
         "",
         "efficiency",
-        _least_energy_to_target,
-        "Energy spent when the target accuracy is reached; by the end for a run that never does, which flatters it.",
+        partial(_to_target, lead=energy_saved_to, quantity=ENERGY),
+        f"Ordering. {_TARGET_RULE}A baseline that never gets there counts with all it has spent, which favours the "
+        "baseline; QCCF, where it never gets there, saves nothing.",
     ),
     Claim(
         "saves-principle",
@@ -441,10 +388,8 @@ CLAIMS: tuple[Claim, ...] = (
         "Section I",
         "48.21 %",
         "policies",
-        _saving("principle", 0.4821),
-        "Holds if the interval contains the paper's number in one setting, for it does not say in which; 'partly' if "
-        "QCCF surely saves, but another amount.",
-        one_is_enough=True,
+        partial(_saving, "principle"),
+        _SAVING_RULE,
     ),
     Claim(
         "saves-same-size",
@@ -452,10 +397,8 @@ CLAIMS: tuple[Claim, ...] = (
         "Section I",
         "35.42 %",
         "policies",
-        _saving("same-size", 0.3542),
-        "Holds if the interval contains the paper's number in one setting, for it does not say in which; 'partly' if "
-        "QCCF surely saves, but another amount.",
-        one_is_enough=True,
+        partial(_saving, "same-size"),
+        _SAVING_RULE,
     ),
     Claim(
         "beta",
@@ -464,7 +407,8 @@ CLAIMS: tuple[Claim, ...] = (
         "",
         "policies",
         _beta,
-        f"Change of energy from the lowest to the highest β, by seed. QCCF is stable within ±{STABLE:.0%}.",
+        "Change of energy from the lowest β to the highest: direction for same-size and principle, equivalence for "
+        "QCCF.",
     ),
     Claim(
         "late-slowdown",
@@ -473,8 +417,8 @@ CLAIMS: tuple[Claim, ...] = (
         "",
         "lost",
         _late_slowdown,
-        "Accuracy gained in the last third of the rounds against QCCF's; rank correlation of lost uploads with the "
-        "round and with the dataset size.",
+        "Three directions: accuracy gained in the last third of the rounds, below QCCF's; rank correlations of lost "
+        "uploads with the round and with the dataset size, above 0.",
     ),
     Claim(
         "weights",
@@ -483,7 +427,7 @@ CLAIMS: tuple[Claim, ...] = (
         "",
         "weights",
         _weights,
-        "Rank correlations over the values of V, by seed.",
+        "Directions of rank correlations over the values of V.",
     ),
     Claim(
         "flat",
@@ -492,7 +436,7 @@ CLAIMS: tuple[Claim, ...] = (
         "V = 100, 10",
         "weights",
         _flat,
-        f"Difference of final accuracies by seed; flat is within ±{FLAT * 100:.0f} point.",
+        "Differences of final accuracies: equivalence for every smaller V, direction for the largest V.",
     ),
     Claim(
         "bits-rounds",
@@ -500,8 +444,13 @@ CLAIMS: tuple[Claim, ...] = (
         "Fig. 5 (a)",
         "",
         "bits",
-        _bits_over_rounds,
-        f"Rank correlation of a round's mean bits with its number; 'no relation' is an interval within ±{UNRELATED:g}.",
+        partial(
+            _relations,
+            "bits ~ round",
+            {"principle": 1, "same-size": 1, "qccf": 1, "channel-allocate": 0},
+            lambda r: (_column(r.rounds, "round"), r.mean_bits),
+        ),
+        "Rank correlation of a round's mean bits with its number: direction, and equivalence for channel-allocate.",
     ),
     Claim(
         "bits-sizes",
@@ -510,8 +459,13 @@ CLAIMS: tuple[Claim, ...] = (
         "Fig. 5 (b)",
         "",
         "bits",
-        _bits_over_sizes,
-        "Rank correlation of an upload's bits with its client's dataset size; 'no relation' as above.",
+        partial(
+            _relations,
+            "bits ~ D",
+            {"channel-allocate": -1, "qccf": -1, "same-size": 0, "principle": 1},
+            lambda r: (_column(r.uploads, "dataset_size"), _column(r.uploads, "num_bits")),
+        ),
+        "Rank correlation of an upload's bits with its client's dataset size: direction, equivalence for same-size.",
     ),
     Claim(
         "final-bits",
@@ -520,6 +474,6 @@ CLAIMS: tuple[Claim, ...] = (
         "",
         "bits",
         _final_bits,
-        "Difference of mean bits in the last tenth of the rounds, by seed.",
+        "Ordering of mean bits in the last tenth of the rounds.",
     ),
 )

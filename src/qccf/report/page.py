@@ -5,8 +5,8 @@ import html
 import io
 import json
 import platform
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata, resources
 from typing import Any
@@ -15,18 +15,21 @@ from qccf._version import __version__
 from qccf.config import load_scenario, scenario_to_toml
 from qccf.errors import InfeasibleError
 from qccf.report.charts import Chart, chart_to_csv, chart_to_json, draw
-from qccf.report.claims import CLAIMS, Judged, Verdict, judge
+from qccf.report.claims import CLAIMS, Judged, judge
+from qccf.report.diagnosis import evidence, lacking, read_notes
 from qccf.report.intervals import estimate
 from qccf.report.markdown import to_html
 from qccf.report.paper_charts import family_charts
 from qccf.report.records import PAPERS_MEAN_SIZE, Family, Record, families
-from qccf.report.study_charts import SavingRow, saving_rows, study_charts
+from qccf.report.study_charts import SavingRow, saving_rows, study_charts, trained_rows
+from qccf.report.verdicts import QUANTITIES, RULES, SIGNS, Answer
+from qccf.studies import FACTORS
 from qccf.world import build_world
 
-VERDICT_CLASSES: dict[Verdict, str] = {
-    "holds": "holds", "partly": "partly", "does not hold": "fails", "not measurable": "unknown",
+VERDICT_CLASSES: dict[Answer, str] = {
+    "holds": "holds", "partly": "partly", "does not hold": "fails", "not settled": "unknown",
+    "not measurable": "unknown",
 }  # fmt: skip
-VERDICT_SIGNS: dict[Verdict, str] = {"holds": "✓", "partly": "≈", "does not hold": "✗", "not measurable": "–"}
 PACKAGES = ("numpy", "scipy", "torch", "numba", "pandas", "matplotlib")
 
 
@@ -53,9 +56,15 @@ class Report:
     charts: list[Chart] = field(default_factory=list)
 
 
-def build_report(records: Sequence[Record], studies: Sequence[dict[str, Any]], manifest: Manifest) -> Report:
-    """Judge, draw and write; `records` may be anybody's runs."""
-    groups = families(records)
+def build_report(
+    records: Sequence[Record], studies: Sequence[dict[str, Any]], manifest: Manifest, notes: str = ""
+) -> Report:
+    """Judge, draw and write; `records` may be anybody's runs, `notes` what was written about their verdicts.
+
+    Runs that have not come to their end are left out, for their totals are not comparable; if none has, they are shown.
+    """
+    ended = [record for record in records if record.finished]
+    groups = families(ended or records)
     judged: list[Judged] = []
     charts: list[Chart] = []
     sections = []
@@ -66,13 +75,14 @@ def build_report(records: Sequence[Record], studies: Sequence[dict[str, Any]], m
         judged += verdicts
         charts += mine
         sections.append((family, verdicts, mine, suffix))
-    extra = study_charts(studies)
+    extra = study_charts(studies, groups)
     charts += extra
     files = {name: data for chart in charts for name, data in _files(chart).items()}
     rows = saving_rows(studies)
     body = [
-        _header(groups, judged, manifest),
+        _header(groups, judged, manifest, len(records) - len(ended), studied=bool(extra)),
         _claims_section(sections),
+        _diagnosis_section(judged, notes),
         _results_section(groups),
         '<h2 id="figures">Figures</h2>',
         _hint(),
@@ -81,7 +91,8 @@ def build_report(records: Sequence[Record], studies: Sequence[dict[str, Any]], m
     if extra:
         body += ['<h2 id="studies">Decisions alone: solvers and sensitivity</h2>', *(_figure(c, files) for c in extra)]
     if rows:
-        body.append(_savings_table(rows))
+        every = [*rows, *trained_rows(groups)]
+        body.append(_savings_table(sorted(every, key=lambda row: FACTORS.index(row.factor))))
     body += [
         '<h2 id="deviations">Deviations, baselines and choices</h2>',
         to_html(_asset("deviations.md").partition("\n")[2], heading=3),
@@ -122,8 +133,8 @@ def _asset(name: str) -> str:
     return resources.files("qccf.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _header(groups: list[Family], judged: list[Judged], manifest: Manifest) -> str:
-    counts = Counter(one.verdict for one in judged)
+def _header(groups: list[Family], judged: list[Judged], manifest: Manifest, unfinished: int, *, studied: bool) -> str:
+    counts: Counter[Answer] = Counter(one.verdict for one in judged)
     tally = "".join(f"<li>{_verdict(v)}: {counts[v]}</li>" for v in VERDICT_CLASSES if counts[v])
     seeds = sorted({record.seed for family in groups for record in family.records})
     runs = sum(len(family.records) for family in groups)
@@ -153,12 +164,17 @@ def _header(groups: list[Family], judged: list[Judged], manifest: Manifest) -> s
         lines.append(f'<p class="note">Task {_e(task)} was not run: {_e(reason)}.</p>')
     for label, sentence in manifest.failed:
         lines.append(f'<p class="note">A run failed, {_e(label)}: {_e(sentence)}</p>')
+    if unfinished:
+        fate = "left out" if groups[0].records[0].finished else "shown as far as they go, and not judged"
+        lines.append(f'<p class="note">Runs that have not come to their end: {unfinished}, {fate}.</p>')
     if manifest.unfinished:
         lines.append(f'<p class="note">{_plural(manifest.unfinished, "run")} of the plan not finished yet.</p>')
     if tally:
         lines.append(f'<ul class="tally">{tally}</ul>')
-    links = ("claims", "results", "figures", "studies", "deviations", "settings")
-    items = "".join(f'<li><a href="#{name}">{name.capitalize()}</a></li>' for name in links)
+    links = ("claims", "diagnosis", "results", "figures", "studies", "deviations", "settings")
+    items = "".join(
+        f'<li><a href="#{name}">{name.capitalize()}</a></li>' for name in links if studied or name != "studies"
+    )
     return "\n".join([*lines, f'<nav aria-label="Sections"><ul>{items}</ul></nav>'])
 
 
@@ -166,46 +182,79 @@ def _claims_section(sections: Sequence[tuple[Family, list[Judged], list[Chart], 
     lines = [
         '<h2 id="claims">Claims</h2>',
         "<p>Ours are means with 95 % intervals over seeds (Student's t), paired by seed wherever two runs are "
-        "compared. “Partly” also stands for a difference whose interval includes zero.</p>",
+        f"compared. {', '.join(f'{SIGNS[answer]} {answer}' for answer in VERDICT_CLASSES)}: a part is not settled if "
+        "its interval contains both answers, and not measurable without an interval. Intervals are not widened for "
+        "their number: of twenty comparisons in which nothing differs, about one will seem settled.</p>",
     ]
     for family, judged, charts, suffix in sections:
         keys = {chart.key for chart in charts}
-        rows = "".join(_claim_row(one, f"{one.claim.chart}{suffix}", keys) for one in judged)
+        rows = "".join(_claim_row(one, suffix, keys) for one in judged)
         lines.append(
             f'<div class="wide"><table class="claims stack"><caption>{_e(family.title)}</caption><thead><tr>'
             '<th scope="col">What the paper says</th><th scope="col">Where</th><th scope="col">Here</th>'
             f'<th scope="col">Verdict</th></tr></thead><tbody>{rows}</tbody></table></div>'
         )
-    rules = "".join(f"<li><strong>{_e(claim.words)}</strong> {_e(claim.rule)}</li>" for claim in CLAIMS)
-    lines.append(f"<details><summary>How each verdict is reached</summary><ul>{rules}</ul></details>")
+    rules = _listed((f"{name.capitalize()}.", rule) for name, rule in RULES.items())
+    margins = ", ".join(quantity.margin_shown() for quantity in QUANTITIES)
+    each = _listed((claim.words, claim.rule) for claim in CLAIMS)
+    lines.append(
+        "<details><summary>How each verdict is reached</summary><p>Rules and margins are the same for every run "
+        f"and favour no side.</p>{rules}<p>Margins, changes too small to matter: {margins}.</p>{each}</details>"
+    )
     return "\n".join(lines)
 
 
-def _claim_row(one: Judged, chart: str, charts: set[str]) -> str:
-    claim = one.claim
+def _claim_row(one: Judged, suffix: str, charts: set[str]) -> str:
+    claim, chart = one.claim, f"{one.claim.chart}{suffix}"
     parts = "".join(
-        f'<li><span class="part">{_e(f.part)}{": " if f.part else ""}</span>{_e(f.value)} '
-        f'<span class="verdict {VERDICT_CLASSES[f.verdict]}" title="{f.verdict}">{VERDICT_SIGNS[f.verdict]}'
-        f"</span></li>"
+        f'<li><span class="verdict {VERDICT_CLASSES[f.verdict]}" title="{f.verdict}">{SIGNS[f.verdict]}</span> '
+        f'<span class="part">{_e(f.part)}{": " if f.part else ""}</span>{_e(f.value)}</li>'
         for f in one.findings
     )
     link = f'<br><a href="#{chart}">figure</a>' if chart in charts else ""
     number = f"<br>{_e(claim.paper)}" if claim.paper else ""
     return (
-        f'<tr id="claim-{claim.key}{one.family.key}"><td>{_e(claim.words)}</td>'
+        f'<tr id="claim-{claim.key}{suffix}"><td>{_e(claim.words)}</td>'
         f'<td class="paper" data-head="Paper">{_e(claim.figure)}{number}{link}</td>'
         f'<td data-head=""><ul class="parts">{parts}</ul></td>'
         f'<td data-head="Verdict">{_verdict(one.verdict)}</td></tr>'
     )
 
 
-def _verdict(verdict: Verdict) -> str:
-    sign = VERDICT_SIGNS[verdict]
+def _verdict(verdict: Answer) -> str:
+    sign = SIGNS[verdict]
     return f'<span class="verdict {VERDICT_CLASSES[verdict]}"><span aria-hidden="true">{sign}</span> {verdict}</span>'
 
 
+def _listed(items: Iterable[tuple[str, str]]) -> str:
+    return "<ul>" + "".join(f"<li><strong>{_e(head)}</strong> {_e(text)}</li>" for head, text in items) + "</ul>"
+
+
+def _diagnosis_section(judged: list[Judged], notes: str) -> str:
+    """Each advantage that is not borne out: the numbers behind it, and the cause that was written down."""
+    written = read_notes(notes)
+    lines = ['<h2 id="diagnosis">Where a claimed advantage does not appear as claimed</h2>']
+    for one in lacking(judged):
+        lines.append(f"<h3>{_e(one.family.title)}: {_e(one.claim.words)} {_verdict(one.verdict)}</h3>")
+        items = "".join(f"<li>{_e(sentence)}</li>" for sentence in evidence(one))
+        lines.append(f"<ul>{items}</ul>" if items else "")
+        note = written.get((one.claim.key, one.family.key))
+        if note is None:
+            lines.append('<p class="note">Nobody has written down the cause yet.</p>')
+            continue
+        if note.verdict != one.verdict:
+            lines.append(f'<p class="note">Written when the verdict was “{_e(note.verdict)}”; check it again.</p>')
+        lines.append(to_html(note.text, heading=4))
+    if len(lines) == 1:
+        lines.append("<p>Nowhere in these runs.</p>")
+    return "\n".join(lines)
+
+
 def _results_section(groups: list[Family]) -> str:
-    heads = ("policy", "final accuracy", "energy (J)", "bits, all rounds", "bits, last tenth", "take part", "missed")
+    heads = (
+        "policy", "final accuracy", "energy (J)", "for computing", "bits, all rounds", "bits, last tenth", "take part",
+        "missed",
+    )  # fmt: skip
     top = "".join(f'<th scope="col"{" class=number" if k else ""}>{head}</th>' for k, head in enumerate(heads))
     lines = ['<h2 id="results">Results</h2>']
     for family in groups:
@@ -216,7 +265,8 @@ def _results_section(groups: list[Family]) -> str:
                 cells = [
                     estimate(r.final_accuracy() for r in mine).shown(".1f", 100, " %"),
                     estimate(float(r.energy_j[-1]) for r in mine).shown(".3g"),
-                    estimate(float(r.uploads["num_bits"].mean()) for r in mine).shown(".2f"),
+                    f"{estimate(r.computing_share() for r in mine).mean:.0%}",
+                    estimate(r.mean_upload_bits() for r in mine).shown(".2f"),
                     estimate(r.final_bits() for r in mine).shown(".2f"),
                     f"{sum(float(r.clients['participated'].mean()) for r in mine) / len(mine):.0%}",
                     f"{sum(r.missed_share() for r in mine) / len(mine):.0%}",
@@ -315,16 +365,32 @@ def _settings_section(groups: list[Family], manifest: Manifest) -> str:
             f"seed {r.seed}"
             for r in sorted(family.records, key=lambda r: (r.setting, r.policy, r.seed))
         )
-        precision = f"{first.summary.get('precision', '')} on {first.summary.get('device', '')}"
+        precision = "{precision} on {device}".format_map(defaultdict(lambda: "?", first.summary))
         lines.append(
             f"<h3>{_e(family.title)}</h3><p>Seeds {seeds}; codec <code>{_e(first.codec)}</code>, solver "
             f"<code>{_e(first.scenario.control.solver)}</code> with <code>{_e(first.scenario.control.inner)}</code> "
-            f"bits; computed in {_e(precision)}.</p>"
+            f"bits; computed in {_e(precision)}.</p>{_differences(family)}"
             f"<details><summary>{_plural(len(family.records), 'run')}</summary><pre>{_e(names)}</pre></details>"
             "<details><summary>All settings of the first run (the others differ in policy, seed, β and V)</summary>"
             f"<pre>{_e(text)}</pre></details>"
         )
     return "\n".join(lines)
+
+
+def _differences(family: Family) -> str:
+    """What of the runs is not the paper's experiment, and why."""
+    ours, papers = family.scenario, load_scenario("paper-table" if family.task == "femnist" else family.task)
+    fewer = "to save time: fewer samples at as many times the cycles, so that computing costs what it does in the paper"
+    rows = [
+        ("samples a client", f"{PAPERS_MEAN_SIZE:g}", f"{ours.data.dataset_size_mean:g}", fewer),
+        ("cycles a sample", f"{papers.device.cycles_per_sample:g}", f"{ours.device.cycles_per_sample:g}", fewer),
+        ("seeds", "5", f"{len({record.seed for record in family.records})}", "to save time"),
+        ("bandwidth (MHz)", "1", f"{ours.radio.bandwidth_hz / 1e6:g}", "E1: nobody can upload in 1 MHz"),
+        ("rounds", "not in its text", f"{family.rounds}", "as many as the scale gives"),
+        ("learning rate", "not in its text", f"{ours.learning.learning_rate:g}", "the preset's, at every scale"),
+    ]
+    body = "\n".join(f"| {' | '.join(row)} |" for row in rows if row[1] != row[2])
+    return "<p>Not as in the paper:</p>" + to_html(f"| what | paper | here | why |\n|---|---|---|---|\n{body}")
 
 
 def _plural(count: int, noun: str) -> str:

@@ -37,6 +37,11 @@ class Record:
         return int(self.summary["seed"])
 
     @property
+    def finished(self) -> bool:
+        """Whether it has come to its last round; its totals are those of a part otherwise."""
+        return bool(self.summary.get("finished", True))
+
+    @property
     def codec(self) -> str:
         return self.scenario.codec.name
 
@@ -64,12 +69,21 @@ class Record:
         return self.clients[self.clients["participated"]]
 
     def final_accuracy(self) -> float:
-        """The mean over the last tenth of the rounds: one evaluation is noisy."""
-        return float(np.nanmean(self.accuracy[-_tenth(len(self.rounds)) :]))
+        """The mean over the last tenth of the rounds: one evaluation is noisy. NaN if nothing was evaluated there."""
+        last = self.accuracy[-_tenth(len(self.rounds)) :]
+        return float(last[np.isfinite(last)].mean()) if np.isfinite(last).any() else float("nan")
+
+    def computing_share(self) -> float:
+        """Energy for computing, of all."""
+        spent = self.clients[["compute_energy_j", "upload_energy_j"]].sum()
+        return float(spent["compute_energy_j"] / spent.sum()) if spent.sum() else 0.0
 
     def missed_share(self) -> float:
         """Uploads past the deadline, of all."""
         return float(self.uploads["missed"].mean()) if len(self.uploads) else 0.0
+
+    def mean_upload_bits(self) -> float:
+        return float(self.uploads["num_bits"].mean()) if len(self.uploads) else float("nan")
 
     def final_bits(self) -> float:
         last = self.uploads[self.uploads["round"] >= len(self.rounds) - _tenth(len(self.rounds))]
@@ -96,9 +110,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Family:
-    """Runs that differ in nothing but policy, codec, seed, β and V."""
+    """Runs that differ in nothing but policy, codec, seed, β and V; `note` tells them from others on the same data."""
 
     records: tuple[Record, ...]
+    note: str = ""
 
     @property
     def scenario(self) -> Scenario:
@@ -116,7 +131,7 @@ class Family:
         }  # fmt: skip
         name = self.scenario.data.dataset
         synthetic = " (synthetic)" if self.records[0].summary.get("synthetic") else ""
-        return names.get(name, name + synthetic)
+        return names.get(name, name + synthetic) + (f" with {self.note}" if self.note else "")
 
     @property
     def task(self) -> str:
@@ -209,14 +224,31 @@ def families(records: Iterable[Record]) -> list[Family]:
     """Runs grouped by all that figures do not vary."""
     groups: dict[str, list[Record]] = {}
     for record in records:
-        tree = record.scenario.model_dump()
-        tree["federation"].pop("seed")
-        tree["data"].pop("dataset_size_std")
-        tree["control"].pop("energy_weight")
-        for section in ("policy", "codec", "execution", "statistics"):
-            tree.pop(section)
-        groups.setdefault(json.dumps(tree, sort_keys=True), []).append(record)
-    return [Family(tuple(group)) for group in groups.values()]
+        groups.setdefault(json.dumps(_fixed(record.scenario), sort_keys=True), []).append(record)
+    settings = [json.loads(key) for key in groups]
+    return [
+        Family(
+            tuple(group),
+            _told_apart(own, [other for other in settings if other["data.dataset"] == own["data.dataset"]]),
+        )
+        for own, group in zip(settings, groups.values(), strict=True)
+    ]
+
+
+def _fixed(scenario: Scenario) -> dict[str, Any]:
+    """The settings that figures do not vary, by their dotted names."""
+    varied = {"federation.seed", "data.dataset_size_std", "control.energy_weight"}
+    return {
+        f"{section}.{key}": value
+        for section, values in scenario.model_dump().items()
+        if section not in ("policy", "codec", "execution", "statistics")
+        for key, value in values.items()
+        if f"{section}.{key}" not in varied
+    }
+
+
+def _told_apart(own: dict[str, Any], all_of_them: list[dict[str, Any]]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in own.items() if any(one[key] != value for one in all_of_them))
 
 
 def _tenth(rounds: int) -> int:
