@@ -14,24 +14,22 @@ class Meter:
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        self._sum: list[torch.Tensor] = []
+        self._sums: dict[torch.Tensor, torch.Tensor] = {}
         self._sum_of_squares = 0.0
         self._count = 0
-        self._hook = optimizer.register_step_pre_hook(self._note)
+        optimizer.register_step_pre_hook(self._note)
 
     def _note(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        gradients = [p.grad.detach() for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        if not self._sum:
-            self._sum = [torch.zeros_like(gradient) for gradient in gradients]
-        for total, gradient in zip(self._sum, gradients, strict=True):
-            total += gradient
+        for p in (p for group in optimizer.param_groups for p in group["params"] if p.grad is not None):
+            gradient = p.grad.detach()
+            self._sums[p] = gradient.clone() if p not in self._sums else self._sums[p].add_(gradient)
             self._sum_of_squares += float(gradient.square().sum())
         self._count += 1
 
     def metrics(self, *, num_examples: int, loss: float) -> dict[str, float | int]:
         """What the mod asks of a training function. `loss` is that before the first step, as the server compares it
         over clients."""
-        mean_sq = sum(float((total / max(self._count, 1)).square().sum()) for total in self._sum)
+        mean_sq = sum(float((total / self._count).square().sum()) for total in self._sums.values())
         return {
             "num-examples": num_examples,
             "loss": loss,
