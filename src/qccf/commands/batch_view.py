@@ -34,9 +34,13 @@ class BatchView:
         elif progress.states[index] in ("done", "failed"):
             ended = f"{progress.states[index]}: {progress.jobs[index].label}"
             self._console.print(f"{ended}; {status(progress)}", soft_wrap=True, highlight=False)
-        if progress.states[index] == "failed":
-            sentence = f"qccf: {progress.jobs[index].label} failed: {progress.sentences[index]}"
-            self._console.print(Text(sentence, style="red"), soft_wrap=True)
+        if sentence := self._complaint(progress, index):
+            self._console.print(Text(f"qccf: {progress.jobs[index].label} {sentence}", style="red"), soft_wrap=True)
+
+    @staticmethod
+    def _complaint(progress: Progress, index: int) -> str:
+        verb = {"failed": "failed", "waiting": "is tried again"}.get(progress.states[index])
+        return f"{verb}: {progress.sentences[index]}" if verb else ""
 
     def _panel(self, progress: Progress) -> Group:
         table = Table.grid(padding=(0, 2))

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from rich.console import Console
 
 from qccf.batch import Job, Progress, run_batch
 from qccf.commands.batch_view import BatchView, status
+from qccf.commands.engines import build_engine, check_engine, cores_of_a_run
 from qccf.commands.report import MANIFEST, manifest_of, say, write_report
 from qccf.errors import ConfigError, QccfError
 from qccf.experiments import FIGURES, SCALES, TASKS, Chosen, Scale, choose_data, reproduction_jobs
@@ -23,16 +23,14 @@ from qccf.world import build_world
 
 def reproduce_command(options: argparse.Namespace) -> int:
     """Run what the figures need and write the report; the same command again goes on where this one stopped."""
-    if not 1 <= options.jobs <= 256:
-        raise ConfigError(f"--jobs {options.jobs} is out of range: give 1 to 256.")
+    check_engine(options)
     figures = list(FIGURES) if options.figure == "all" else [options.figure]
     scale = SCALES[options.scale]
     out: Path = options.out or Path("runs") / f"reproduce-{scale.name}"
     data_dir = data_folder(options.data_dir)
     console = Console()
     chosen = _chosen(options.tasks, data_dir)
-    workers = max(1, (os.cpu_count() or 1) // options.jobs)
-    overrides = [*options.overrides, f"execution.workers={workers}"]
+    overrides = [f"execution.workers={cores_of_a_run(options)}", *options.overrides]
     training = reproduction_jobs(figures, scale, chosen, overrides, runs=out / "runs", data_dir=data_dir)
     _refuse_early(training, figures, chosen)
     studies = _studies(figures, scale, out)
@@ -43,7 +41,7 @@ def reproduce_command(options: argparse.Namespace) -> int:
         console.print(f"{one.task.name}: {words}", soft_wrap=True, highlight=False)
     console.print(f"{len(training)} runs and {len(studies)} studies in {out}", soft_wrap=True, highlight=False)
     with BatchView(console) as view:
-        progress = run_batch(jobs, workers=options.jobs, listener=view.update)
+        progress = run_batch(jobs, build_engine(options), listener=view.update)
     _write_manifest(out, options, scale, chosen, jobs, progress)
     return _finish(console, out, progress)
 
@@ -58,8 +56,8 @@ def _finish(console: Console, out: Path, progress: Progress) -> int:
     if progress.interrupted:
         console.print(f"Stopped: {status(progress)}; go on with the same command.", soft_wrap=True, highlight=False)
         return 130
-    if progress.sentences:
-        console.print(f"{len(progress.sentences)} failed; the same command tries them again.", style="red")
+    if failures := progress.failures():
+        console.print(f"{len(failures)} failed; the same command tries them again.", style="red")
         return 1
     return 0
 
@@ -99,7 +97,7 @@ def _write_manifest(
         "command": shlex.join(words),
         "scale": scale.name,
         "not_run": [[one.task.name, one.reason] for one in chosen if one.reason],
-        "failed": [[jobs[index].label, sentence] for index, sentence in progress.sentences.items()],
+        "failed": [[jobs[index].label, sentence] for index, sentence in progress.failures().items()],
         "unfinished": progress.count("waiting"),
         "runs": [name for name in folders if name.startswith("runs")],
         "studies": [f"{name}/{RESULT}" for name in folders if name.startswith("studies")],
