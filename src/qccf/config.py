@@ -96,10 +96,7 @@ def _apply(tree: dict[str, Any], override: str) -> None:
         value = tomllib.loads(f"value = {text.strip()}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
-    try:
-        place_setting(tree, path.strip(), value)
-    except ConfigError as error:
-        raise ConfigError(f"--set {override!r}: {error}") from None
+    place_setting(tree, path.strip(), value)
 
 
 def place_setting(tree: dict[str, Any], path: str, value: Any) -> None:
@@ -109,7 +106,7 @@ def place_setting(tree: dict[str, Any], path: str, value: Any) -> None:
     for key in sections:
         child = node.setdefault(key, {})
         if not isinstance(child, dict):
-            raise ConfigError(f"{key!r} is a value, not a section.")
+            raise ConfigError(f"{path} cannot be set: {key!r} is a value, not a section.")
         node = child
     node[last] = value
 

@@ -84,7 +84,7 @@ def test_settings_may_change_together_and_a_scenario_may_be_a_file(tmp_path: Pat
         ('"qccf", ', '"best", ', "policy 'best' is not one of"),
         ("seed = [3, 4]", 'codec = ["update"]', "codec = 'update' needs training"),
         ("seed = [3, 4]", "radio.bandwidth_hz = [1e7, 1e3]", "no client can ever upload"),
-        ("rounds = 2", "rounds.few = 2", "federation.rounds"),
+        ("rounds = 2", "rounds.few = 2", "federation.rounds.few cannot be set: 'rounds' is a value, not a section"),
         ('kind = "plan"', 'kind = "guess"', "kind = 'guess' is not one of train, plan, measure"),
         ('kind = "plan"', "kinds = 1", "'kinds' is not a key of a sweep"),
         ('"quick"', '"quickest"', "'quickest' is neither a preset"),

@@ -196,7 +196,7 @@ def _cluster(address: str | None) -> Iterator[Any]:
     try:
         ray.init(address=where, logging_level=logging.ERROR, log_to_driver=False, **own)
     except (OSError, RuntimeError, ValueError) as error:
-        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        reason = " ".join(str(error).split())[:200].rstrip(".")
         raise QccfError(f"no Ray cluster at --address {where}: {reason}.") from None
     try:
         yield ray
