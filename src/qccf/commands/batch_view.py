@@ -52,6 +52,17 @@ class BatchView:
         return Group(Text(f"{status(progress)}, {spent} so far"), table)
 
 
+def farewell(console: Console, progress: Progress) -> int:
+    """How the batch ended, as a status: 1 if a run failed, 130 after an interrupt."""
+    if progress.interrupted:
+        console.print(f"Stopped: {status(progress)}; go on with the same command.", soft_wrap=True, highlight=False)
+        return 130
+    if failures := progress.failures():
+        console.print(f"{len(failures)} failed; the same command tries them again.", style="red")
+        return 1
+    return 0
+
+
 def status(progress: Progress) -> str:
     """Runs done, running, left, and for how long."""
     parts = [

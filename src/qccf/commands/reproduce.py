@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from qccf.batch import Job, Progress, run_batch
-from qccf.commands.batch_view import BatchView, status
+from qccf.commands.batch_view import BatchView, farewell
 from qccf.commands.engines import build_engine, check_engine, cores_of_a_run
 from qccf.commands.report import MANIFEST, manifest_of, say, write_report
 from qccf.errors import ConfigError, QccfError
@@ -47,19 +47,13 @@ def reproduce_command(options: argparse.Namespace) -> int:
 
 
 def _finish(console: Console, out: Path, progress: Progress) -> int:
-    """The report of what there is; status 1 if a run failed, 130 after an interrupt."""
+    """The report of what there is, and how it ended."""
     tree = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
     runs = [out / name for name in tree["runs"] if (out / name / "summary.json").exists()]
     if runs:
         studies = [out / name for name in tree["studies"] if (out / name).exists()]
         say(console, write_report(out / "report.html", runs, studies, manifest_of(tree)), out / "report.html")
-    if progress.interrupted:
-        console.print(f"Stopped: {status(progress)}; go on with the same command.", soft_wrap=True, highlight=False)
-        return 130
-    if failures := progress.failures():
-        console.print(f"{len(failures)} failed; the same command tries them again.", style="red")
-        return 1
-    return 0
+    return farewell(console, progress)
 
 
 def _chosen(tasks: str, data_dir: Path) -> list[Chosen]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from qccf.batch import Job, Progress, run_batch
-from qccf.commands.batch_view import BatchView, status
+from qccf.commands.batch_view import BatchView, farewell
 from qccf.commands.engines import build_engine, check_engine, cores_of_a_run
 from qccf.commands.prepare import check
 from qccf.config import Scenario
@@ -80,14 +80,8 @@ def _refuse_early(grid: Grid) -> None:
 
 
 def _finish(console: Console, out: Path, progress: Progress) -> int:
-    """Status 1 if a run failed, 130 after an interrupt; what there is has been written in any case."""
+    """Where the tables are, and how it ended; what there is has been written in any case."""
     if progress.count("done"):
         tables = f"{out / RESULTS} (one row a run), {out / ROUNDS} (one row a run and round)"
         console.print(f"Written: {tables}", soft_wrap=True, highlight=False)
-    if progress.interrupted:
-        console.print(f"Stopped: {status(progress)}; go on with the same command.", soft_wrap=True, highlight=False)
-        return 130
-    if failures := progress.failures():
-        console.print(f"{len(failures)} failed; the same command tries them again.", style="red")
-        return 1
-    return 0
+    return farewell(console, progress)

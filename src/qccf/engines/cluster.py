@@ -174,7 +174,7 @@ def _work(
 
 def _require_room(job: Job, cores: list[float]) -> None:
     """A job that fits no node would wait for ever."""
-    if cores and max(cores) < job.cores:
+    if any(cores) and max(cores) < job.cores:
         raise QccfError(
             f"a run takes {job.cores} cores (execution.workers), but the largest node of the cluster has "
             f"{max(cores):g}: lower execution.workers."
