@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from qccf._version import __version__
-from qccf.config import Scenario, settings_key
+from qccf.config import Scenario, load_scenario, settings_key
 from qccf.files import write_text_whole, write_whole
 from qccf.planning import PlannedRun, StatisticsModel, bits_size_correlation, plan_run
+from qccf.sections import PAPERS_CODEC
 from qccf.world import build_world
 
 
@@ -54,6 +55,8 @@ class PlanJob:
         return (self.folder / "summary.json").exists()
 
     def run(self, folder: Path, tell: Callable[[int], None]) -> None:
+        if self.measured:
+            _warm_up(self.scenario)
         before = peak_memory_bytes() if self.measured else 0
         world = build_world(self.scenario, self.scenario.federation.seed)
         run = plan_run(world, self.scenario.policy.name, StatisticsModel(self.scenario), tell)
@@ -71,6 +74,13 @@ class PlanJob:
 
         write_whole(folder / "rounds.parquet", lambda path: pd.DataFrame(rounds).to_parquet(path, index=False))
         write_text_whole(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
+
+
+def _warm_up(scenario: Scenario) -> None:
+    """A round of ten clients with the same policy: libraries are loaded on first use, which is not the run's cost."""
+    kept = {name: getattr(scenario, name) for name in ("policy", "control", "principle", "no_quantization")}
+    small = load_scenario("quick", ["federation.rounds=1", f"codec.name={PAPERS_CODEC}"]).model_copy(update=kept)
+    plan_run(build_world(small, 0), small.policy.name, StatisticsModel(small))
 
 
 def round_columns(run: PlannedRun) -> dict[str, Any]:
