@@ -19,9 +19,12 @@ def grown(results: pd.DataFrame) -> pd.DataFrame:
     """One row a policy and size: median, least and most over the cells, in seconds and MiB."""
     results = results.assign(
         seconds=results["decision_s"],
-        mib=(results["peak_memory_bytes"] - results["start_memory_bytes"]) / 2**20,
+        start_mib=results["start_memory_bytes"] / 2**20,
+        peak_mib=results["peak_memory_bytes"] / 2**20,
+        added_mib=(results["peak_memory_bytes"] - results["start_memory_bytes"]) / 2**20,
     )
-    table = results.groupby(["policy", SIZE, CHANNELS])[["seconds", "mib"]].agg(["median", "min", "max"])
+    measured = ["seconds", "start_mib", "peak_mib", "added_mib"]
+    table = results.groupby(["policy", SIZE, CHANNELS])[measured].agg(["median", "min", "max"])
     table.columns = [f"{what}_{which}" for what, which in table.columns]
     return table.assign(cells=results.groupby(["policy", SIZE, CHANNELS]).size()).reset_index()
 
@@ -30,11 +33,12 @@ def draw(table: pd.DataFrame, out: Path) -> None:
     figure, axes = new_figure(9.0, 3.6, 1, 2)
     for k, (policy, mine) in enumerate(table.groupby("policy")):
         _curve(axes[0], mine, "seconds", str(policy), k)
-        _curve(axes[1], mine, "mib", str(policy), k)
+        _curve(axes[1], mine, "peak_mib", str(policy), k)
+    axes[1].axhline(table["start_mib_median"].median(), color="0.4", ls=":")
     for one in axes:
         one.set(xscale="log", yscale="log", xlabel="clients")
     axes[0].set(ylabel="time of a decision (s)", title="Time (line: median over cells, band: least to most)")
-    axes[1].set(ylabel="memory that a run adds (MiB)", title="Peak memory of a run, above that at its start")
+    axes[1].set(ylabel="peak memory of a run (MiB)", title="Memory (dotted: before the run, all libraries loaded)")
     axes[0].legend(fontsize=8)
     figure.savefig(out)
 
@@ -53,13 +57,14 @@ def show(table: pd.DataFrame) -> None:
         ms = [row[f"seconds_{which}"] * 1e3 for which in ("median", "min", "max")]
         print(
             f"| {row['policy']} | {row[SIZE]:,} × {row[CHANNELS]:,} | {row['cells']} | {ms[0]:,.1f} ms | "
-            f"{ms[1]:,.1f} to {ms[2]:,.1f} ms | {row['mib_median']:,.0f} MiB |"
+            f"{ms[1]:,.1f} to {ms[2]:,.1f} ms | {row['added_mib_median']:,.0f} MiB |"
         )
     for policy, mine in table.groupby("policy"):
         large = mine[mine[SIZE] >= 1000]
         if len(large) > 1:
             slopes = [
-                np.polyfit(np.log(large[SIZE]), np.log(large[f"{what}_median"]), 1)[0] for what in ("seconds", "mib")
+                np.polyfit(np.log(large[SIZE]), np.log(large[f"{what}_median"]), 1)[0]
+                for what in ("seconds", "added_mib")
             ]
             print(f"\n{policy}, from 1,000 clients: time grows as clients^{slopes[0]:.1f}, memory as ^{slopes[1]:.1f}")
 

@@ -311,7 +311,9 @@ def test_the_growth_is_drawn_from_the_table(tmp_path: Path) -> None:
     assert list(table["seconds_median"]) == [20, 200, 2000]
     assert list(table["seconds_min"]) == sizes
     assert list(table["seconds_max"]) == [60, 600, 6000]
-    assert list(table["mib_median"]) == sizes
+    assert list(table["added_mib_median"]) == sizes
+    assert list(table["peak_mib_max"]) == [size + 1 for size in sizes]
+    assert set(table["start_mib_median"]) == {1.0}
     assert set(table["cells"]) == {3}
     draw(table, tmp_path / "growth.png")
     assert (tmp_path / "growth.png").stat().st_size > 10_000
