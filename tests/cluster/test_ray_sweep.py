@@ -25,26 +25,30 @@ ENVIRONMENT = {
 PATIENCE_S = 600.0
 """For a machine that does much else at the same time; alone, the test takes half a minute."""
 
+TRIES = 3
+"""Ray gives a node half a minute to start, which is not enough on such a machine."""
+
 
 class Node:
     """One node of a cluster in a session of its own, as on a machine of its own."""
 
     def __init__(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus=1", *arguments]
-        self.process = subprocess.Popen(
-            command,
-            env=ENVIRONMENT,
-            start_new_session=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
         shown = ""
-        for line in self.process.stdout:
-            shown += line
-            if "Ray runtime started" in line:
-                return
-        self.kill()
+        for _ in range(TRIES):
+            self.process = subprocess.Popen(
+                command,
+                env=ENVIRONMENT,
+                start_new_session=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for line in self.process.stdout:
+                shown += line
+                if "Ray runtime started" in line:
+                    return
+            self.kill()
         raise AssertionError(shown)
 
     def kill(self) -> None:
