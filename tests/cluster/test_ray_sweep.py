@@ -44,11 +44,15 @@ class Node:
                 stderr=subprocess.STDOUT,
                 text=True,
             )
-            for line in self.process.stdout:
-                shown += line
-                if "Ray runtime started" in line:
-                    return
-            self.kill()
+            started = False
+            try:
+                for line in self.process.stdout:
+                    shown += line
+                    if started := "Ray runtime started" in line:
+                        return
+            finally:  # whoever gives up waiting must not leave it behind
+                if not started:
+                    self.kill()
         raise AssertionError(shown)
 
     def kill(self) -> None:
