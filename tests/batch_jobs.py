@@ -30,27 +30,35 @@ class CountingJob:
     def pace(self) -> str:
         return "counting"
 
+    @property
+    def cores(self) -> int:
+        return 1
+
     def is_finished(self) -> bool:
         return (self.folder / "finished").exists()
 
-    def run(self, tell) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / f"process-{os.getpid()}").touch()
-        for step in range(len(list(self.folder.glob("step-*"))), self.steps):
+    def run(self, folder, tell) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"process-{os.getpid()}").touch()
+        for step in range(len(list(folder.glob("step-*"))), self.steps):
             if step == 1 and self.fault:
-                self._fail()
+                self._fail(folder)
             try:
                 time.sleep(self.pause_s)
             except KeyboardInterrupt:
-                (self.folder / "interrupted").touch()
+                (folder / "interrupted").touch()
                 raise
-            (self.folder / f"step-{step}").touch()
+            (folder / f"step-{step}").touch()
             tell(step + 1)
-        (self.folder / "finished").touch()
+        (folder / "finished").touch()
 
-    def _fail(self) -> None:
+    def _fail(self, folder) -> None:
+        tries = len(list(folder.glob("try-*")))
+        (folder / f"try-{tries}").touch()
+        if self.fault == "once" and tries:
+            return
         if self.fault == "sentence":
             raise QccfError("the cell is empty: add clients.")
-        if self.fault == "bug":
+        if self.fault in ("bug", "once"):
             raise ZeroDivisionError("by zero")
         os._exit(9)

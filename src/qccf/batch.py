@@ -1,26 +1,23 @@
-"""Many jobs, a few at a time: what is finished is left alone, what fails is reported, an interrupt loses nothing.
+"""Many jobs, a few at a time: what is finished is left alone, what fails is tried again and then reported.
 
-A job knows how to tell that it is finished and how to go on from where it stopped. The engine knows only who runs when.
+A job knows how to tell that it is finished and how to go on from where it stopped. An engine knows only where jobs run:
+it takes them from the desk and reports their steps and ends. An interrupt loses nothing.
 """
 
-import multiprocessing
-import signal
-import sys
 import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from qccf.errors import QccfError
 from qccf.files import write_text_whole
 
-FAREWELL_S = 120.0
-"""How long a worker may take to write down what it reached before it is killed."""
+FAILED = "failed.txt"
+RETRIES = 2
+"""How often a job that broke is run again before it counts as failed."""
 
 
 class Job(Protocol):
@@ -46,13 +43,29 @@ class Job(Protocol):
         """Jobs of the same pace take about the same time for a step."""
         ...
 
+    @property
+    def cores(self) -> int:
+        """How many cores it keeps busy."""
+        ...
+
     def is_finished(self) -> bool:
         """Whether its results are there already."""
         ...
 
-    def run(self, tell: Callable[[int], None]) -> None:
-        """Do it, telling how many steps are done; an interrupt leaves a state from which the next call goes on."""
+    def run(self, folder: Path, tell: Callable[[int], None]) -> None:
+        """Do it, telling how many steps are done; an interrupt leaves a state from which the next call goes on.
+
+        `folder` stands for the job's own: on another machine it is one that is sent back.
+        """
         ...
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a job did not end well. A mistake of the caller's would only be repeated, so that it is final at once."""
+
+    sentence: str
+    final: bool = False
 
 
 State = Literal["waiting", "running", "done", "failed"]
@@ -66,7 +79,7 @@ class Progress:
     states: list[State]
     done_steps: list[int]
     sentences: dict[int, str] = field(default_factory=dict)
-    """Why a job failed."""
+    """Why a job failed, or why it waits to be tried again."""
     workers: int = 1
     interrupted: bool = False
     _seconds: dict[str, tuple[float, int]] = field(default_factory=dict)
@@ -74,6 +87,10 @@ class Progress:
 
     def count(self, state: State) -> int:
         return self.states.count(state)
+
+    def failures(self) -> dict[int, str]:
+        """The jobs that were given up, with the reason."""
+        return {index: self.sentences[index] for index, state in enumerate(self.states) if state == "failed"}
 
     def eta_s(self) -> float | None:
         """Seconds that the rest takes at the pace seen so far; None while nothing is known."""
@@ -103,11 +120,12 @@ class Progress:
         self._clocks[index] = now
         self.done_steps[index] = steps
 
-    def _end(self, index: int, sentence: str) -> None:
-        self.states[index] = "failed" if sentence else "done"
+    def _end(self, index: int, state: State, sentence: str = "") -> None:
+        self.states[index] = state
         if sentence:
             self.sentences[index] = sentence
-        else:
+        if state == "done":
+            self.sentences.pop(index, None)
             self.done_steps[index] = self.jobs[index].steps
 
 
@@ -115,133 +133,88 @@ Listener = Callable[[Progress, int], None]
 """Told after everything that happens, with the number of the job that it happened to."""
 
 
-def run_batch(jobs: Sequence[Job], *, workers: int = 1, listener: Listener = lambda _, __: None) -> Progress:
-    """Run what is not finished, `workers` jobs at a time. An interrupt ends it early, which the result says."""
+class Desk:
+    """Where an engine gets its jobs and leaves word of them."""
+
+    def __init__(self, progress: Progress, listener: Listener, retries: int) -> None:
+        self._progress = progress
+        self._listener = listener
+        self._tries_left = [retries] * len(progress.jobs)
+        self._waiting = deque(index for index, state in enumerate(progress.states) if state == "waiting")
+
+    def __len__(self) -> int:
+        """How many jobs wait."""
+        return len(self._waiting)
+
+    def peek(self) -> Job:
+        """The next job; there must be one."""
+        return self._progress.jobs[self._waiting[0]]
+
+    def take(self) -> tuple[int, Job] | None:
+        """The next job and its number; from now on it counts as running."""
+        if not self._waiting:
+            return None
+        index = self._waiting.popleft()
+        self._progress._start(index)
+        self._listener(self._progress, index)
+        return index, self._progress.jobs[index]
+
+    def step(self, index: int, steps: int) -> None:
+        self._progress._step(index, steps)
+        self._listener(self._progress, index)
+
+    def end(self, index: int, failure: Failure | None) -> None:
+        """A job that broke goes to the end of the queue, until it has no tries left."""
+        if failure is None:
+            self._progress._end(index, "done")
+        elif failure.final or self._tries_left[index] == 0:
+            self._progress._end(index, "failed", failure.sentence)
+        else:
+            self._tries_left[index] -= 1
+            self._progress._end(index, "waiting", failure.sentence)
+            self._waiting.append(index)
+        self._listener(self._progress, index)
+
+    def capacity(self, workers: int) -> None:
+        """Say how many jobs run at a time, for the estimate of what is left."""
+        self._progress.workers = max(1, workers)
+
+
+class Engine(Protocol):
+    """Something that runs jobs."""
+
+    def run(self, desk: Desk) -> None:
+        """Take jobs until there are none, and report every step and end; an interrupt stops them and passes through."""
+        ...
+
+
+def run_batch(
+    jobs: Sequence[Job], engine: Engine, *, retries: int = RETRIES, listener: Listener = lambda _, __: None
+) -> Progress:
+    """Run what is not finished. An interrupt ends it early, which the result says."""
     finished = [job.is_finished() for job in jobs]
     progress = Progress(
         jobs,
         ["done" if done else "waiting" for done in finished],
         [job.steps if done else 0 for job, done in zip(jobs, finished, strict=True)],
-        workers=workers,
     )
-    waiting = deque(index for index, done in enumerate(finished) if not done)
     try:
-        if workers == 1:
-            _here(progress, waiting, listener)
-        else:
-            _elsewhere(progress, waiting, min(workers, len(waiting)), listener)
+        if not all(finished):
+            engine.run(Desk(progress, listener, retries))
     except KeyboardInterrupt:
         progress.interrupted = True
         progress.states = ["waiting" if state == "running" else state for state in progress.states]
     return progress
 
 
-def _here(progress: Progress, waiting: deque[int], listener: Listener) -> None:
-    """One after the other, in this process."""
-    while waiting:
-        index = waiting.popleft()
-        progress._start(index)
-        listener(progress, index)
-
-        def tell(steps: int, index: int = index) -> None:
-            progress._step(index, steps)
-            listener(progress, index)
-
-        progress._end(index, _attempt(progress.jobs[index], tell))
-        listener(progress, index)
-
-
-def _attempt(job: Job, tell: Callable[[int], None]) -> str:
+def attempt(job: Job, folder: Path, tell: Callable[[int], None]) -> Failure | None:
     """Run a job; what went wrong as a sentence, and all that is known about it in its folder."""
     try:
-        job.run(tell)
+        job.run(folder, tell)
     except QccfError as error:
-        return str(error)
+        return Failure(str(error), final=True)
     except Exception as error:  # one run that breaks must not take the others with it
-        write_text_whole(job.folder / "failed.txt", traceback.format_exc())
-        return f"{type(error).__name__}: {error} (more in {job.folder / 'failed.txt'})"
-    return ""
-
-
-@dataclass
-class _Worker:
-    process: BaseProcess
-    pipe: Connection
-    index: int | None = None
-
-
-def _elsewhere(progress: Progress, waiting: deque[int], count: int, listener: Listener) -> None:
-    """Several at a time, in processes that live as long as the batch: each loads its libraries and data once."""
-    context = multiprocessing.get_context("spawn")
-
-    def hire() -> _Worker:
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, list(sys.path)), daemon=True)
-        process.start()
-        theirs.close()
-        return _Worker(process, ours)
-
-    def assign(worker: _Worker) -> None:
-        worker.index = waiting.popleft() if waiting else None
-        if worker.index is None:
-            worker.pipe.send(None)
-            crew.remove(worker)
-            retired.append(worker)
-            return
-        worker.pipe.send(progress.jobs[worker.index])
-        progress._start(worker.index)
-        listener(progress, worker.index)
-
-    crew: list[_Worker] = []
-    retired: list[_Worker] = []
-    try:
-        for _ in range(count):
-            crew.append(hire())
-            assign(crew[-1])
-        while crew:
-            for pipe in wait([worker.pipe for worker in crew]):
-                worker = next(worker for worker in crew if worker.pipe is pipe)
-                index = worker.index
-                assert index is not None
-                try:
-                    kind, value = worker.pipe.recv()
-                except (EOFError, ConnectionError):
-                    worker.process.join()
-                    progress._end(index, f"its process died (exit status {worker.process.exitcode}).")
-                    listener(progress, index)
-                    crew[crew.index(worker)] = hired = hire()
-                    retired.append(worker)
-                    assign(hired)
-                    continue
-                if kind == "step":
-                    progress._step(index, value)
-                    listener(progress, index)
-                else:
-                    progress._end(index, value)
-                    listener(progress, index)
-                    assign(worker)
-    finally:
-        for worker in crew:
-            worker.process.terminate()
-        for worker in [*crew, *retired]:
-            worker.process.join(FAREWELL_S)
-            if worker.process.is_alive():
-                worker.process.kill()
-            worker.pipe.close()
-
-
-def _serve(pipe: Connection, path: list[str]) -> None:
-    """A worker: takes jobs until there are none. Only the parent interrupts it, so that a key press does so once."""
-
-    def interrupt(*_: Any) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, interrupt)
-    sys.path[:] = path
-    try:
-        while (job := pipe.recv()) is not None:
-            pipe.send(("end", _attempt(job, lambda steps: pipe.send(("step", steps)))))
-    except (KeyboardInterrupt, EOFError, BrokenPipeError):
-        pass
+        write_text_whole(folder / FAILED, traceback.format_exc())
+        return Failure(f"{type(error).__name__}: {error} (more in {job.folder / FAILED})")
+    (folder / FAILED).unlink(missing_ok=True)
+    return None

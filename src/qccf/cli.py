@@ -54,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
     _add_run(commands.add_parser("run", help="train a federation under one policy"))
     _add_compare(commands.add_parser("compare", help="train it under several policies, on the same cells and data"))
     _add_reproduce(commands.add_parser("reproduce", help="run the paper's experiments and say which claims hold"))
+    _add_sweep(commands.add_parser("sweep", help="run a grid of settings, on this machine or on a Ray cluster"))
     _add_report(commands.add_parser("report", help="one HTML page from any runs"))
     _add_plan(commands.add_parser("plan", help="what a federation costs in its cell, with no training"))
     _add_decide(commands.add_parser("decide", help="decide one round from a problem in JSON"))
@@ -132,10 +133,33 @@ def _add_reproduce(reproduce: argparse.ArgumentParser) -> None:
     )
     reproduce.add_argument("--tasks", default="femnist,cifar10", metavar="A,B", help="default: femnist,cifar10")
     reproduce.add_argument("--out", type=Path, metavar="DIR", help="default runs/reproduce-SCALE")
-    reproduce.add_argument("--jobs", type=int, default=1, metavar="N", help="so many runs at a time (default 1)")
+    _add_engine(reproduce)
     reproduce.add_argument("--data-dir", type=Path, metavar="DIR", help="where datasets are (default: QCCF_DATA)")
     _add_overrides(reproduce)
     reproduce.set_defaults(run=_later("reproduce", "reproduce_command"))
+
+
+def _add_sweep(sweep: argparse.ArgumentParser) -> None:
+    sweep.description = "Run a grid of settings into one Parquet table. Goes on where it stopped."
+    sweep.add_argument("file", type=Path, metavar="FILE.toml", help="the grid (see docs/sweep.md)")
+    _add_engine(sweep)
+    sweep.add_argument("--out", type=Path, metavar="DIR", help="default runs/sweep-FILE")
+    sweep.add_argument("--data-dir", type=Path, metavar="DIR", help="where datasets are (default: QCCF_DATA)")
+    sweep.set_defaults(run=_later("sweep", "sweep_command"))
+
+
+def _add_engine(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--engine", choices=("local", "ray"), default="local", help="processes of this machine, or Ray (default local)"
+    )
+    command.add_argument(
+        "--address",
+        metavar="ADDRESS",
+        help="a Ray cluster: auto, host:port or ray://host:port (default: RAY_ADDRESS, else one is started here)",
+    )
+    command.add_argument(
+        "--jobs", type=int, metavar="N", help="so many runs at a time (default 1; with Ray, one for each core)"
+    )
 
 
 def _add_report(report: argparse.ArgumentParser) -> None:

@@ -4,6 +4,7 @@ What is refused is refused in one sentence with its key, its value and the limit
 """
 
 import difflib
+import hashlib
 import json
 import tomllib
 from collections.abc import Iterable
@@ -16,7 +17,18 @@ from pydantic import ValidationError
 from qccf.errors import ConfigError
 from qccf.sections import Scenario
 
-__all__ = ["PRESETS", "Scenario", "load_scenario", "scenario_from_dict", "scenario_to_toml"]
+__all__ = [
+    "PRESETS",
+    "Scenario",
+    "load_scenario",
+    "place_setting",
+    "read_settings",
+    "read_toml",
+    "scenario_from_dict",
+    "scenario_to_toml",
+    "settings_digest",
+    "settings_key",
+]
 
 PRESETS = ("femnist", "cifar10", "quick", "paper-table")
 
@@ -26,7 +38,7 @@ def load_scenario(source: str | Path = "femnist", overrides: Iterable[str] = ())
 
     A file may begin with `preset = "name"`: it then states only what differs from that preset.
     """
-    tree = _read(source)
+    tree = read_settings(source)
     for override in overrides:
         _apply(tree, override)
     return scenario_from_dict(tree)
@@ -40,28 +52,31 @@ def scenario_from_dict(tree: dict[str, Any]) -> Scenario:
         raise ConfigError(_sentence(error)) from None
 
 
-def _read(source: str | Path) -> dict[str, Any]:
+def read_settings(source: str | Path) -> dict[str, Any]:
+    """The tree of sections of a preset or a TOML file, not validated yet."""
     name = str(source)
     if name in PRESETS:
-        text = resources.files("qccf").joinpath("presets", f"{name}.toml").read_text(encoding="utf-8")
+        tree = tomllib.loads(resources.files("qccf").joinpath("presets", f"{name}.toml").read_text(encoding="utf-8"))
     else:
-        try:
-            text = Path(source).read_text(encoding="utf-8")
-        except OSError as error:
-            reason = error.strerror or "it cannot be read"
-            raise ConfigError(f"{name!r} is neither a preset ({', '.join(PRESETS)}) nor a file: {reason}.") from None
-        except UnicodeDecodeError:
-            raise ConfigError(f"{name!r} is not a text file: write the settings as TOML in UTF-8.") from None
-    try:
-        tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{name} is not valid TOML: {error}.") from None
+        tree = read_toml(Path(source), f"neither a preset ({', '.join(PRESETS)}) nor a file")
     base = tree.pop("preset", None)
     if base is None:
         return tree
     if base not in PRESETS:
         raise ConfigError(f'preset = "{base}" in {name} is not one of {", ".join(PRESETS)}.')
-    return _merged(_read(base), tree)
+    return _merged(read_settings(base), tree)
+
+
+def read_toml(path: Path, absent: str = "not a file") -> dict[str, Any]:
+    """A TOML file as plain values; `absent` says what a path that cannot be read is."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{str(path)!r} is {absent}: {error.strerror or 'it cannot be read'}.") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{str(path)!r} is not a text file: write the settings as TOML in UTF-8.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}.") from None
 
 
 def _merged(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
@@ -81,13 +96,19 @@ def _apply(tree: dict[str, Any], override: str) -> None:
         value = tomllib.loads(f"value = {text.strip()}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
+    place_setting(tree, path.strip(), value)
+
+
+def place_setting(tree: dict[str, Any], path: str, value: Any) -> None:
+    """Put a value at `section.key` of a tree."""
+    *sections, last = path.split(".")
     node = tree
-    for key in keys[:-1]:
+    for key in sections:
         child = node.setdefault(key, {})
         if not isinstance(child, dict):
-            raise ConfigError(f"--set {override!r}: {key!r} is a value, not a section.")
+            raise ConfigError(f"{path} cannot be set: {key!r} is a value, not a section.")
         node = child
-    node[keys[-1]] = value
+    node[last] = value
 
 
 def _sentence(error: ValidationError) -> str:
@@ -147,6 +168,20 @@ def _similar(location: tuple[int | str, ...]) -> str:
     if close:
         return f"did you mean {'.'.join([*map(str, location[:-1]), close[0]])}?"
     return f"known here: {', '.join(model.model_fields)}."
+
+
+def settings_key(scenario: Scenario, policy: str, seed: int) -> str:
+    """A name for a run's settings; how it is executed, apart from the precision, is not part of them."""
+    return settings_digest(scenario, policy, seed).hexdigest()
+
+
+def settings_digest(scenario: Scenario, policy: str, seed: int) -> "hashlib._Hash":
+    """The same, to which more can be added."""
+    tree = scenario.model_dump()
+    tree["execution"] = {"precision": tree["execution"]["precision"], "device": tree["execution"]["device"]}
+    tree["federation"]["seed"] = seed
+    tree["policy"]["name"] = policy
+    return hashlib.sha256(json.dumps(tree, sort_keys=True).encode())
 
 
 def scenario_to_toml(scenario: Scenario, *, policy: str, seed: int) -> str:

@@ -4,6 +4,7 @@ The statistics that training would supply come from a stated model: constants, o
 """
 
 import csv
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -41,6 +42,8 @@ class PlannedRun:
     missed: BoolArray
     queues: FloatArray
     """λ1 and λ2 at the start of each round [round, 2]; NaN for a policy that keeps none."""
+    decision_s: FloatArray
+    """How long the policy took to decide each round, by the clock."""
 
 
 def plan(
@@ -66,8 +69,13 @@ def plan(
     return runs
 
 
-def plan_run(world: World, policy_name: str, model: "StatisticsModel") -> PlannedRun:
-    """One policy through all rounds of one world."""
+def plan_run(
+    world: World,
+    policy_name: str,
+    model: "StatisticsModel",
+    on_round: Callable[[int], None] = lambda _: None,
+) -> PlannedRun:
+    """One policy through all rounds of one world; `on_round` hears how many are done."""
     scenario = world.scenario
     rounds, clients = scenario.federation.rounds, scenario.federation.num_clients
     constants = scenario.constants()
@@ -82,13 +90,17 @@ def plan_run(world: World, policy_name: str, model: "StatisticsModel") -> Planne
         participated=np.zeros((rounds, clients), dtype=bool),
         missed=np.zeros((rounds, clients), dtype=bool),
         queues=np.full((rounds, 2), np.nan),
+        decision_s=np.zeros(rounds),
     )
     statistics, _ = model.at(0, world.dataset_sizes)
     state = checked_state(policy.init(statistics), policy_name)
     for n in range(rounds):
         statistics, losses = model.at(n, world.dataset_sizes)
         observation = world.observe(n, statistics)
-        made = policy.decide(state, observation, stream(world.seed, "policy", policy_name, n))
+        rng = stream(world.seed, "policy", policy_name, n)
+        started = time.perf_counter()
+        made = policy.decide(state, observation, rng)
+        record.decision_s[n] = time.perf_counter() - started
         decision = checked_decision(made, observation, constants, policy_name)
         outcome = settle(decision, observation, constants, losses=losses)
         record.queues[n] = state.get("participation_queue", np.nan), state.get("quantization_queue", np.nan)
@@ -99,6 +111,7 @@ def plan_run(world: World, policy_name: str, model: "StatisticsModel") -> Planne
         record.num_bits[n] = decision.num_bits
         record.participated[n] = decision.participates
         record.missed[n] = outcome.missed
+        on_round(n + 1)
     return record
 
 

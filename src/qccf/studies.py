@@ -123,10 +123,14 @@ class SavingsStudy:
     def pace(self) -> str:
         return "savings"
 
+    @property
+    def cores(self) -> int:
+        return 1
+
     def is_finished(self) -> bool:
         return (self.folder / RESULT).exists()
 
-    def run(self, tell: Callable[[int], None]) -> None:
+    def run(self, folder: Path, tell: Callable[[int], None]) -> None:
         model = StatisticsModel(self.scenario)
         principle = PAYERS[str(self.value)][0] if self.factor == FACTORS[-1].name else "principle"
         names = {"qccf": "qccf", "principle": principle, "same-size": "same-size"}
@@ -140,7 +144,7 @@ class SavingsStudy:
                 missed[name].append(float(run.missed.sum() / max(run.participated.sum(), 1)))
             tell(k + 1)
         _write(
-            self.folder,
+            folder,
             study="savings",
             factor=self.factor,
             value=self.value,
@@ -178,10 +182,14 @@ class SolverStudy:
     def pace(self) -> str:
         return self.label
 
+    @property
+    def cores(self) -> int:
+        return 1
+
     def is_finished(self) -> bool:
         return (self.folder / RESULT).exists()
 
-    def run(self, tell: Callable[[int], None]) -> None:
+    def run(self, folder: Path, tell: Callable[[int], None]) -> None:
         model = StatisticsModel(self.scenario)
         names = ["exact", *SOLVERS]
         energies: dict[str, list[float]] = {name: [] for name in names}
@@ -199,7 +207,7 @@ class SolverStudy:
                 gaps_j[name].append(gap_j)
             tell(k + 1)
         _write(
-            self.folder,
+            folder,
             study="solvers",
             clients=self.scenario.federation.num_clients,
             channels=self.scenario.radio.num_channels,

@@ -46,7 +46,7 @@ def test_the_map_names_tests_that_exist(generate) -> None:
 
 def test_the_command_line_is_complete(generate) -> None:
     text = generate.command_line()
-    for command in ("run", "compare", "reproduce", "report", "plan", "decide", "data", "flower"):
+    for command in ("run", "compare", "reproduce", "sweep", "report", "plan", "decide", "data", "flower"):
         assert f"## `qccf {command}`" in text
     assert not re.findall(r"^\| `[^|]*` \|  ?\|$", text, re.MULTILINE), "an option without a word about it"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from qccf.batch import Progress, run_batch
+from qccf.engines.local import LocalEngine
 from tests.batch_jobs import CountingJob
 
 
@@ -20,7 +21,9 @@ def test_every_job_runs_once_and_finished_ones_not_at_all(tmp_path: Path, worker
     (tmp_path / "2").mkdir()
     (tmp_path / "2" / "finished").touch()
     seen = []
-    progress = run_batch(jobs, workers=workers, listener=lambda p, k: seen.append((k, p.states[k], p.done_steps[k])))
+    progress = run_batch(
+        jobs, LocalEngine(workers), listener=lambda p, k: seen.append((k, p.states[k], p.done_steps[k]))
+    )
     assert progress.states == ["done"] * 5
     assert not progress.interrupted
     assert [steps_of(job) for job in jobs] == [3, 3, 0, 3, 3]
@@ -36,15 +39,29 @@ def test_every_job_runs_once_and_finished_ones_not_at_all(tmp_path: Path, worker
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_what_fails_is_reported_and_the_rest_goes_on(tmp_path: Path, workers: int) -> None:
-    faults = ["", "sentence", "bug", ""] + ["death"] * (workers > 1) + [""]
+    faults = ["", "sentence", "bug", "once"] + ["death"] * (workers > 1) + [""]
     jobs = [CountingJob(str(k), tmp_path, fault=fault) for k, fault in enumerate(faults)]
-    progress = run_batch(jobs, workers=workers)
-    assert progress.states == ["failed" if fault else "done" for fault in faults]
+    progress = run_batch(jobs, LocalEngine(workers))
+    assert progress.states == ["failed" if fault not in ("", "once") else "done" for fault in faults]
     assert progress.sentences[1] == "the cell is empty: add clients."
     assert progress.sentences[2].startswith("ZeroDivisionError: by zero")
     assert "ZeroDivisionError" in (jobs[2].folder / "failed.txt").read_text()
+    tries = [len(list(job.folder.glob("try-*"))) for job in jobs]
+    assert tries[:4] == [0, 1, 3, 2], "a mistake is not repeated, what broke is tried twice more"
+    assert not (jobs[3].folder / "failed.txt").exists(), "in the end it went well"
+    assert set(progress.failures()) == ({1, 2} if workers == 1 else {1, 2, 4})
     if workers > 1:
+        assert tries[4] == 3
         assert progress.sentences[4] == "its process died (exit status 9)."
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_fresh_jobs_have_a_process_each(tmp_path: Path, workers: int) -> None:
+    jobs = [CountingJob(str(k), tmp_path) for k in range(3)]
+    assert run_batch(jobs, LocalEngine(workers, fresh=True)).states == ["done"] * 3
+    processes = {path.name for job in jobs for path in job.folder.glob("process-*")}
+    assert len(processes) == 3
+    assert f"process-{os.getpid()}" not in processes
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -56,7 +73,7 @@ def test_an_interrupt_ends_it_and_the_next_call_goes_on(tmp_path: Path, workers:
             raise KeyboardInterrupt
 
     started = time.monotonic()
-    progress = run_batch(jobs, workers=workers, listener=stop)
+    progress = run_batch(jobs, LocalEngine(workers), listener=stop)
     assert progress.interrupted
     assert progress.states == ["waiting"] * 4
     assert time.monotonic() - started < 60
@@ -64,7 +81,7 @@ def test_an_interrupt_ends_it_and_the_next_call_goes_on(tmp_path: Path, workers:
     assert 2 <= max(reached) < 40
     if workers > 1:
         assert any((job.folder / "interrupted").exists() for job in jobs), "a worker must be told, not only killed"
-    again = run_batch(jobs, workers=workers)
+    again = run_batch(jobs, LocalEngine(workers))
     assert again.states == ["done"] * 4
     assert [steps_of(job) for job in jobs] == [40] * 4
 
@@ -81,5 +98,5 @@ def test_the_eta_is_what_is_left_at_the_pace_so_far(tmp_path: Path, monkeypatch)
     now[0] = 2.0
     progress._step(0, 8)
     assert progress.eta_s() == pytest.approx((2 + 10 + 10) * 2.0 / 2)
-    progress._end(0, "")
+    progress._end(0, "done")
     assert progress.eta_s() == pytest.approx((10 + 10) * 2.0 / 2)

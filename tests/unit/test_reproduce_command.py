@@ -164,7 +164,7 @@ def _beta(folder: Path) -> float:
 def test_the_same_command_runs_nothing_again_and_a_changed_one_only_what_changed(tmp_path: Path, monkeypatch) -> None:
     ran: list[str] = []
     run = TrainingJob.run
-    monkeypatch.setattr(TrainingJob, "run", lambda job, tell: (ran.append(job.label), run(job, tell))[1])
+    monkeypatch.setattr(TrainingJob, "run", lambda job, *rest: (ran.append(job.label), run(job, *rest))[1])
     assert main(command(tmp_path, "fig2")) == 0
     assert len(ran) == 6
     assert main(command(tmp_path, "fig2")) == 0
@@ -181,11 +181,11 @@ def test_an_interrupt_keeps_what_there_is(tmp_path: Path, monkeypatch, capsys) -
     run = TrainingJob.run
     calls: list[int] = []
 
-    def third_is_interrupted(job, tell):
+    def third_is_interrupted(job, *rest):
         calls.append(1)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        run(job, tell)
+        run(job, *rest)
 
     monkeypatch.setattr(TrainingJob, "run", third_is_interrupted)
     assert main(command(tmp_path, "fig2")) == 130
@@ -199,10 +199,10 @@ def test_an_interrupt_keeps_what_there_is(tmp_path: Path, monkeypatch, capsys) -
 def test_a_failed_run_is_named_and_the_rest_is_reported(tmp_path: Path, monkeypatch, capsys) -> None:
     run = TrainingJob.run
 
-    def one_fails(job, tell):
+    def one_fails(job, *rest):
         if job.seed == 1 and job.scenario.control.energy_weight == 10.0:
             raise RuntimeError("memory ran out")
-        run(job, tell)
+        run(job, *rest)
 
     monkeypatch.setattr(TrainingJob, "run", one_fails)
     assert main(command(tmp_path, "fig2")) == 1
@@ -298,7 +298,7 @@ def test_who_pays_for_a_missed_deadline(tmp_path: Path) -> None:
     results = {}
     for job in study_jobs(2, 12, tmp_path, brief=True):
         if isinstance(job, SavingsStudy) and job.factor.startswith("who pays"):
-            job.run(lambda _: None)
+            job.run(job.folder, lambda _: None)
             assert job.is_finished()
             results[job.value] = json.loads((job.folder / "study.json").read_text())
     spent = {value: sum(study["energy_j"]["principle"]) for value, study in results.items()}

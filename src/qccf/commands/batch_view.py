@@ -34,9 +34,13 @@ class BatchView:
         elif progress.states[index] in ("done", "failed"):
             ended = f"{progress.states[index]}: {progress.jobs[index].label}"
             self._console.print(f"{ended}; {status(progress)}", soft_wrap=True, highlight=False)
-        if progress.states[index] == "failed":
-            sentence = f"qccf: {progress.jobs[index].label} failed: {progress.sentences[index]}"
-            self._console.print(Text(sentence, style="red"), soft_wrap=True)
+        if sentence := self._complaint(progress, index):
+            self._console.print(Text(f"qccf: {progress.jobs[index].label} {sentence}", style="red"), soft_wrap=True)
+
+    @staticmethod
+    def _complaint(progress: Progress, index: int) -> str:
+        verb = {"failed": "failed", "waiting": "is tried again"}.get(progress.states[index])
+        return f"{verb}: {progress.sentences[index]}" if verb else ""
 
     def _panel(self, progress: Progress) -> Group:
         table = Table.grid(padding=(0, 2))
@@ -46,6 +50,17 @@ class BatchView:
                 table.add_row(job.label, ProgressBar(job.steps, done, width=24), f"{done}/{job.steps}")
         spent = clock(time.monotonic() - self._began)
         return Group(Text(f"{status(progress)}, {spent} so far"), table)
+
+
+def farewell(console: Console, progress: Progress) -> int:
+    """How the batch ended, as a status: 1 if a run failed, 130 after an interrupt."""
+    if progress.interrupted:
+        console.print(f"Stopped: {status(progress)}; go on with the same command.", soft_wrap=True, highlight=False)
+        return 130
+    if failures := progress.failures():
+        console.print(f"{len(failures)} failed; the same command tries them again.", style="red")
+        return 1
+    return 0
 
 
 def status(progress: Progress) -> str:

@@ -12,7 +12,13 @@ from qccf.world import build_world
 
 
 def prepare(scenario: Scenario, policies: Iterable[str], seeds: Iterable[int], out: Path) -> None:
-    """Build every policy, the codec and every world once, then make the folder."""
+    """Build everything once, then make the folder."""
+    check(scenario, policies, seeds)
+    require_writable(out)
+
+
+def check(scenario: Scenario, policies: Iterable[str], seeds: Iterable[int]) -> None:
+    """Build every policy, the codec and every world once."""
     for name in policies:
         build_policy(name, scenario)
     size = scenario.learning.num_parameters
@@ -24,4 +30,3 @@ def prepare(scenario: Scenario, policies: Iterable[str], seeds: Iterable[int], o
         )
     for seed in seeds:
         build_world(scenario, seed)
-    require_writable(out)

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,8 @@ from pathlib import Path
 from rich.console import Console
 
 from qccf.batch import Job, Progress, run_batch
-from qccf.commands.batch_view import BatchView, status
+from qccf.commands.batch_view import BatchView, farewell
+from qccf.commands.engines import build_engine, check_engine, cores_of_a_run
 from qccf.commands.report import MANIFEST, manifest_of, say, write_report
 from qccf.errors import ConfigError, QccfError
 from qccf.experiments import FIGURES, SCALES, TASKS, Chosen, Scale, choose_data, reproduction_jobs
@@ -24,16 +24,14 @@ from qccf.world import build_world
 
 def reproduce_command(options: argparse.Namespace) -> int:
     """Run what the figures need and write the report; the same command again goes on where this one stopped."""
-    if not 1 <= options.jobs <= 256:
-        raise ConfigError(f"--jobs {options.jobs} is out of range: give 1 to 256.")
+    check_engine(options)
     figures = list(FIGURES) if options.figure == "all" else [options.figure]
     scale = SCALES[options.scale]
     out: Path = options.out or Path("runs") / f"reproduce-{scale.name}"
     data_dir = data_folder(options.data_dir)
     console = Console()
     chosen = _chosen(options.tasks, data_dir)
-    workers = max(1, (os.cpu_count() or 1) // options.jobs)
-    overrides = [*options.overrides, f"execution.workers={workers}"]
+    overrides = [f"execution.workers={cores_of_a_run(options)}", *options.overrides]
     training = reproduction_jobs(figures, scale, chosen, overrides, runs=out / "runs", data_dir=data_dir)
     _refuse_early(training, figures, chosen)
     studies = _studies(figures, scale, out)
@@ -44,26 +42,20 @@ def reproduce_command(options: argparse.Namespace) -> int:
         console.print(f"{one.task.name}: {words}", soft_wrap=True, highlight=False)
     console.print(f"{len(training)} runs and {len(studies)} studies in {out}", soft_wrap=True, highlight=False)
     with BatchView(console) as view:
-        progress = run_batch(jobs, workers=options.jobs, listener=view.update)
+        progress = run_batch(jobs, build_engine(options), listener=view.update)
     _write_manifest(out, options, scale, chosen, jobs, progress)
     return _finish(console, out, progress)
 
 
 def _finish(console: Console, out: Path, progress: Progress) -> int:
-    """The report of what there is; status 1 if a run failed, 130 after an interrupt."""
+    """The report of what there is, and how it ended."""
     tree = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
     runs = [out / name for name in tree["runs"] if (out / name / "summary.json").exists()]
     if runs:
         studies = [out / name for name in tree["studies"] if (out / name).exists()]
         page = out / "report.html"
         say(console, write_report(page, runs, studies, manifest_of(tree), notes=[out / NOTES]), page)
-    if progress.interrupted:
-        console.print(f"Stopped: {status(progress)}; go on with the same command.", soft_wrap=True, highlight=False)
-        return 130
-    if progress.sentences:
-        console.print(f"{len(progress.sentences)} failed; the same command tries them again.", style="red")
-        return 1
-    return 0
+    return farewell(console, progress)
 
 
 def _chosen(tasks: str, data_dir: Path) -> list[Chosen]:
@@ -101,7 +93,7 @@ def _write_manifest(
         "command": shlex.join(words),
         "scale": scale.name,
         "not_run": [[one.task.name, one.reason] for one in chosen if one.reason],
-        "failed": [[jobs[index].label, sentence] for index, sentence in progress.sentences.items()],
+        "failed": [[jobs[index].label, sentence] for index, sentence in progress.failures().items()],
         "unfinished": progress.count("waiting"),
         "runs": [name for name in folders if name.startswith("runs")],
         "studies": [f"{name}/{RESULT}" for name in folders if name.startswith("studies")],

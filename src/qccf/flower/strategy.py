@@ -15,7 +15,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from flwr.supercore import log
 
-from qccf.config import Scenario, scenario_to_toml
+from qccf.config import Scenario, scenario_to_toml, settings_key
 from qccf.contracts import FloatArray, Observation
 from qccf.errors import QccfError
 from qccf.files import write_text_whole
@@ -28,7 +28,7 @@ from qccf.learning.training import Flat
 from qccf.quantization.table import build_codec
 from qccf.simulation import checkpoint, uplink
 from qccf.simulation.ledger import Ledger
-from qccf.simulation.loop import Run, build_rules, settings_key, summarise, write_run
+from qccf.simulation.loop import Run, build_rules, summarise, write_run
 from qccf.simulation.round import Plan, Rules, Server, close_round, open_round
 from qccf.wireless.cell import Cell
 from qccf.world import build_world

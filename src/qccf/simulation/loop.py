@@ -1,6 +1,5 @@
 """A whole run: set up, round after round, checkpoints, and what is left in its folder at the end."""
 
-import hashlib
 import json
 import math
 import time
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from qccf import cost
 from qccf._version import __version__
-from qccf.config import Scenario, scenario_to_toml
+from qccf.config import Scenario, scenario_to_toml, settings_digest
 from qccf.contracts import Constants, FloatArray
 from qccf.errors import ConfigError
 from qccf.files import write_text_whole, write_whole
@@ -151,25 +150,12 @@ def floor_j(dataset_sizes: FloatArray, rounds: int, constants: Constants) -> flo
     return rounds * float(cost.compute_energy_j(cycles, constants.frequency_min_hz, constants).sum())
 
 
-def settings_key(scenario: Scenario, policy: str, seed: int) -> str:
-    """A name for a run's settings; how it is executed, apart from the precision, is not part of them."""
-    return _settings_digest(scenario, policy, seed).hexdigest()
-
-
 def run_fingerprint(scenario: Scenario, policy: str, seed: int, data: Dataset) -> str:
     """What a run's numbers depend on: its settings and the labels of its data."""
-    digest = _settings_digest(scenario, policy, seed)
+    digest = settings_digest(scenario, policy, seed)
     for labels in (data.train_labels, data.test_labels):
         digest.update(labels.tobytes())
     return digest.hexdigest()
-
-
-def _settings_digest(scenario: Scenario, policy: str, seed: int) -> "hashlib._Hash":
-    tree = scenario.model_dump()
-    tree["execution"] = {"precision": tree["execution"]["precision"], "device": tree["execution"]["device"]}
-    tree["federation"]["seed"] = seed
-    tree["policy"]["name"] = policy
-    return hashlib.sha256(json.dumps(tree, sort_keys=True).encode())
 
 
 def _start(

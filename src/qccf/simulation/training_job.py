@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from qccf.config import Scenario
+from qccf.config import Scenario, settings_key
 from qccf.learning.datasets import Dataset, load_dataset
-from qccf.simulation.loop import Progress, settings_key, simulate
+from qccf.simulation.loop import Progress, simulate
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,10 @@ class TrainingJob:
     def pace(self) -> str:
         return self.scenario.learning.model
 
+    @property
+    def cores(self) -> int:
+        return max(1, self.scenario.execution.workers)
+
     def is_finished(self) -> bool:
         try:
             summary = json.loads((self.folder / "summary.json").read_text(encoding="utf-8"))
@@ -51,7 +55,7 @@ class TrainingJob:
         except (OSError, ValueError, KeyError, TypeError):
             return False
 
-    def run(self, tell: Callable[[int], None]) -> None:
+    def run(self, folder: Path, tell: Callable[[int], None]) -> None:
         def after_round(progress: Progress) -> None:
             tell(len(progress.ledger))
 
@@ -59,7 +63,7 @@ class TrainingJob:
             self.scenario,
             self.policy,
             seed=self.seed,
-            out=self.folder,
+            out=folder,
             dataset=_dataset(self.scenario.data.dataset, self.data_dir),
             callbacks=[after_round],
             warn=lambda sentence: print(f"qccf: {self.folder.name}: {sentence}", file=sys.stderr),

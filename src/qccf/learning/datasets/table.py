@@ -23,6 +23,15 @@ DATASETS: dict[str, DatasetSource] = {source.name: source for source in _SOURCES
 
 def load_dataset(name: str, folder: Path, *, seed: int = 0) -> Dataset:
     """The dataset ``name`` from ``folder``, checked; ``seed`` decides only splits that the files do not hold."""
+    return checked(_source(name).load(folder, seed=seed))
+
+
+def require_dataset(name: str, folder: Path) -> None:
+    """Refuse a dataset that is unknown, missing or damaged, without loading it."""
+    _source(name).check(folder)
+
+
+def _source(name: str) -> DatasetSource:
     if name not in DATASETS:
         raise DataError(f"dataset {name!r} is unknown; choose one of {', '.join(DATASETS)}.")
-    return checked(DATASETS[name].load(folder, seed=seed))
+    return DATASETS[name]
