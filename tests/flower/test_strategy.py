@@ -149,9 +149,10 @@ def _error(client, reply):
     return reply
 
 
-def _asked(reply):
-    """A message whose reply looks like this one."""
-    asked = Message(RecordDict(), reply.metadata.src_node_id, MessageType.TRAIN, group_id=reply.metadata.group_id)
+def _asked(reply, node=None):
+    """A message whose reply looks like this one, or as if another node had made it."""
+    source = reply.metadata.src_node_id if node is None else node
+    asked = Message(RecordDict(), source, MessageType.TRAIN, group_id=reply.metadata.group_id)
     asked.metadata.__dict__["_message_id"] = reply.metadata.reply_to_message_id
     return asked
 
@@ -225,10 +226,12 @@ def test_replies_nobody_asked_for_and_second_replies_are_rejected(caplog: pytest
     replies = grid.send_and_receive(messages)
     idle = next(node for node in grid.numbers if node not in {m.metadata.dst_node_id for m in messages})
     stranger = Message(replies[0].content, reply_to=Message(RecordDict(), idle, MessageType.TRAIN))
+    thief = Message(replies[1].content, reply_to=_asked(replies[1], node=idle))
     with caplog.at_level(logging.WARNING, logger="flwr"):
-        strategy.aggregate_train(1, [*replies, replies[0], stranger])
+        strategy.aggregate_train(1, [thief, *replies, replies[0], stranger])
     assert "has replied already" in caplog.text
-    assert f"node {idle} (client unknown) is rejected: nothing was asked of this node." in caplog.text
+    assert f"node {idle} (client unknown) is rejected: it answers no message of this round." in caplog.text
+    assert f"node {replies[1].metadata.src_node_id} was asked." in caplog.text
     assert strategy.ledger.last["arrived"] == 3
 
 

@@ -325,9 +325,12 @@ def test_progress_is_told_in_lines_and_on_a_terminal(tmp_path: Path) -> None:
             view.update(progress, 0)
             progress._step(0, 1)
             view.update(progress, 0)
-            progress._end(0, "out of luck.")
+            progress._end(0, "waiting", "not yet.")
+            view.update(progress, 0)
+            progress._end(0, "failed", "out of luck.")
             view.update(progress, 0)
         shown = console.file.getvalue()
+        assert "job a is tried again: not yet." in shown
         assert "job a failed: out of luck." in shown
         assert "0 done, 0 running, 1 left, 1 failed" in shown
 

@@ -9,7 +9,8 @@ from torch import nn
 from qccf import load_scenario
 from qccf.flower import Meter, QccfStrategy, quantize
 
-client, server = ClientApp(), ServerApp()
+client = ClientApp()
+server = ServerApp()
 
 
 def make_model() -> nn.Module:

@@ -13,9 +13,11 @@ POLL_S = 0.1
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply, and the seconds between its making (by the client's clock) and its being seen (by ours)."""
+    """A reply, the node that was asked, and the seconds from its making (by the client's clock) to its being seen (by
+    ours). Where a node does not answer, the SuperLink replies with an error in its own name."""
 
     message: Message
+    node: int
     seconds: float
 
 
@@ -33,15 +35,19 @@ def exchange(grid: Grid, messages: Sequence[Message], *, timeout_s: float) -> li
     return replies
 
 
-def push(grid: Grid, messages: Sequence[Message]) -> set[str]:
-    """Send; the ids under which replies can be asked for."""
-    return {identity for identity in grid.push_messages(messages) if identity} if messages else set()
+def push(grid: Grid, messages: Sequence[Message]) -> dict[str, int]:
+    """Send; which node was asked under which message id, where a message could be sent."""
+    identities = grid.push_messages(messages) if messages else []
+    asked = zip(identities, messages, strict=False)
+    return {identity: message.metadata.dst_node_id for identity, message in asked if identity}
 
 
-def pull(grid: Grid, waiting: set[str]) -> list[Reply]:
-    """What has come for these ids, which are then waited for no longer."""
+def pull(grid: Grid, waiting: dict[str, int]) -> list[Reply]:
+    """What has come for these messages, which are then waited for no longer."""
     if not waiting:
         return []
-    found = [Reply(message, time.time() - message.metadata.created_at) for message in grid.pull_messages(list(waiting))]
-    waiting -= {reply.message.metadata.reply_to_message_id for reply in found}
-    return found
+    return [
+        Reply(message, waiting.pop(message.metadata.reply_to_message_id), time.time() - message.metadata.created_at)
+        for message in grid.pull_messages(list(waiting))
+        if message.metadata.reply_to_message_id in waiting
+    ]

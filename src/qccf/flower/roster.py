@@ -1,5 +1,6 @@
 """Which node is which client. Node ids are random and change when a node comes back; a client's number does not."""
 
+import math
 import time
 from collections.abc import Sequence
 from logging import WARNING
@@ -13,6 +14,8 @@ from qccf.flower.exchange import POLL_S, Reply, pull, push
 from qccf.flower.messages import INSTRUCTION, REPORT, Instruction, last_line
 
 HELLO_TTL_S = 600.0
+AGAIN_S = 5.0
+"""After which a node whose hello failed is asked once more."""
 
 
 class AbsentError(QccfError):
@@ -28,8 +31,9 @@ class Roster:
         """Client → node."""
         self.delays_s: dict[int, float] = {}
         """Node → the shortest time of an empty reply, clocks included; an upload's own time is what exceeds it."""
-        self._waiting: set[str] = set()
-        self._asked: set[int] = set()
+        self._waiting: dict[str, int] = {}
+        self._asked: dict[int, float] = {}
+        """Node → when it may be asked again."""
 
     def meet(self, grid: Grid, *, timeout_s: float) -> None:
         """Wait until every client is there."""
@@ -51,11 +55,11 @@ class Roster:
         """Forget who went offline, ask who is new, hear who answered; waits for nobody."""
         online = set(grid.get_node_ids())
         self.nodes = {client: node for client, node in self.nodes.items() if node in online}
-        self._asked &= online
-        new = online - self._asked
+        now = time.monotonic()
+        new = {node for node in online if now >= self._asked.get(node, now)}
         hello = RecordDict({INSTRUCTION: Instruction("hello").record()})
         self._waiting |= push(grid, [Message(hello, node, MessageType.TRAIN, ttl=HELLO_TTL_S) for node in sorted(new)])
-        self._asked |= new
+        self._asked = {node: self._asked.get(node, math.inf) if node not in new else math.inf for node in online}
         for reply in pull(grid, self._waiting):
             self._hear(reply, online)
 
@@ -63,11 +67,12 @@ class Roster:
         """Have these clients say hello again before they are given work: they did not do their last."""
         for client in clients:
             if client in self.nodes:
-                self._asked.discard(self.nodes.pop(client))
+                self._asked.pop(self.nodes.pop(client), None)
 
     def _hear(self, reply: Reply, online: set[int]) -> None:
-        message, node = reply.message, reply.message.metadata.src_node_id
+        message, node = reply.message, reply.node
         if message.has_error():
+            self._asked[node] = time.monotonic() + AGAIN_S
             log(WARNING, "node %s did not say which client it is: %s", node, last_line(message.error.reason))
             return
         record = message.content.metric_records.get(REPORT)

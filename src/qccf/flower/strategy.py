@@ -81,7 +81,7 @@ class QccfStrategy(Strategy):
         self._scores: MetricRecord | None = None
         self._silent_rounds = 0
         self._seconds: dict[str, float] = {}
-        self._sent: dict[int, tuple[int, Instruction]] = {}
+        self._sent: list[tuple[Message, Instruction]] = []
         self._begun = False
         self._layout: Layout
         self._rules: Rules
@@ -142,36 +142,43 @@ class QccfStrategy(Strategy):
         self._plan = open_round(self._server, self._rules, Observation(rates_bps, self._server.statistics))
         decision = self._plan.decision
         due = [int(client) for client in np.flatnonzero(self._plan.due) if int(client) in self.roster.nodes]
-        self._sent = {}
-        messages = []
+        self._sent = []
         limits_bps = self._cell.round_rates_bps(n) if self.throttle else np.zeros_like(rates_bps)
         for client in due:
             rate_bps = float(limits_bps[client, decision.channels[client]])
             told = self._instruction("train", client, uplink.told_bits(decision, client), rate_bps)
-            messages.append(self._message(told, arrays, config))
-            self._sent[self.roster.nodes[client]] = (client, told)
+            self._sent.append((self._message(told, arrays, config), told))
         log(INFO, "%s of %s clients train: %s", len(due), self.roster.num_clients, due)
-        return messages
+        return [message for message, _ in self._sent]
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Check every reply, aggregate those that are sound, and settle the round."""
         uploads: dict[int, uplink.Upload] = {}
+        alive: set[int] = set()
+        asked = {message.metadata.message_id: (message, told) for message, told in self._sent}
         for reply in replies:
+            message, told = asked.get(reply.metadata.reply_to_message_id, (None, None))
             try:
-                client, upload = self._accept(reply, uploads)
+                if message is None or told is None:
+                    raise ReplyError("it answers no message of this round.")
+                upload = self._accept(reply, message, told, uploads)
             except ReplyError as error:
-                self._reject(reply, str(error))
-                continue
-            uploads[client] = upload
-            self._time(client, reply, upload)
-        asked = [client for client, _ in self._sent.values()]
-        lost = [client for client in asked if client not in uploads]
+                client = "unknown" if told is None else told.client
+                log(
+                    WARNING, "a reply of node %s (client %s) is rejected: %s", reply.metadata.src_node_id, client, error
+                )
+            else:
+                uploads[told.client] = upload
+                self._time(told.client, reply, upload)
+            if told is not None and not reply.has_error():
+                alive.add(told.client)
+        lost = [told.client for _, told in self._sent if told.client not in uploads]
         for client in lost:
             log(WARNING, "client %s sent nothing usable in round %s and counts as missed.", client, server_round)
-        self.roster.doubt(lost)
-        self._silent_rounds = 0 if uploads or not asked else self._silent_rounds + 1
+        self.roster.doubt([client for client in lost if client not in alive])
+        self._silent_rounds = 0 if uploads or not self._sent else self._silent_rounds + 1
         self._server = close_round(
             self._server, self._rules, self._plan, uploads, self.ledger, lambda weights: self._score(weights)
         )
@@ -242,9 +249,7 @@ class QccfStrategy(Strategy):
         sizes = np.zeros(self.roster.num_clients)
         reports: dict[int, Any] = {}
         for reply in exchange(grid, messages, timeout_s=self._timeout_s):
-            instruction = told.get(reply.message.metadata.src_node_id)
-            if instruction is None:
-                continue
+            instruction = told[reply.node]
             try:
                 upload, count = read_reply(reply.message, instruction, self._rules.codec, len(weights))
             except ReplyError as error:
@@ -281,20 +286,14 @@ class QccfStrategy(Strategy):
             content, node, MessageType.TRAIN, ttl=self._timeout_s, group_id=f"{told.act}-{told.round_index + 1}"
         )
 
-    def _accept(self, reply: Message, uploads: dict[int, uplink.Upload]) -> tuple[int, uplink.Upload]:
-        node = reply.metadata.src_node_id
-        if node not in self._sent:
-            raise ReplyError("nothing was asked of this node.")
-        client, told = self._sent[node]
-        if client in uploads:
-            raise ReplyError(f"client {client} has replied already.")
-        upload, _ = read_reply(reply, told, self._rules.codec, self._layout.num_parameters)
-        return client, upload
-
-    def _reject(self, reply: Message, reason: str) -> None:
-        node = reply.metadata.src_node_id
-        client = self._sent[node][0] if node in self._sent else "unknown"
-        log(WARNING, "a reply of node %s (client %s) is rejected: %s", node, client, reason)
+    def _accept(
+        self, reply: Message, asked: Message, told: Instruction, uploads: dict[int, uplink.Upload]
+    ) -> uplink.Upload:
+        if not reply.has_error() and reply.metadata.src_node_id != asked.metadata.dst_node_id:
+            raise ReplyError(f"node {asked.metadata.dst_node_id} was asked.")
+        if told.client in uploads:
+            raise ReplyError(f"client {told.client} has replied already.")
+        return read_reply(reply, told, self._rules.codec, self._layout.num_parameters)[0]
 
     def _time(self, client: int, reply: Message, upload: uplink.Upload) -> None:
         """How long the upload took beyond what an empty reply takes, which also takes out any difference of clocks."""

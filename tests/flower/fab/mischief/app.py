@@ -13,7 +13,8 @@ from qccf.flower import QccfStrategy, quantize
 from qccf.flower.messages import UPLOAD, Instruction
 from qccf.random import stream
 
-client, server = ClientApp(), ServerApp()
+client = ClientApp()
+server = ServerApp()
 SIZE = 20_000
 
 
