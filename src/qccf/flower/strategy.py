@@ -165,10 +165,8 @@ class QccfStrategy(Strategy):
                     raise ReplyError("it answers no message of this round.")
                 upload = self._accept(reply, message, told, uploads)
             except ReplyError as error:
-                client = "unknown" if told is None else told.client
-                log(
-                    WARNING, "a reply of node %s (client %s) is rejected: %s", reply.metadata.src_node_id, client, error
-                )
+                who = "unknown" if told is None else told.client
+                log(WARNING, "a reply of node %s (client %s) is rejected: %s", reply.metadata.src_node_id, who, error)
             else:
                 uploads[told.client] = upload
                 self._time(told.client, reply, upload)
@@ -184,8 +182,8 @@ class QccfStrategy(Strategy):
         )
         self._save()
         row = self.ledger.last
-        told = {name: row[name] for name in ("energy_j", "cumulative_energy_j", "participants", "arrived", "missed")}
-        return self.arrays, MetricRecord({name: float(value) for name, value in told.items()})
+        shown = ("energy_j", "cumulative_energy_j", "participants", "arrived", "missed")
+        return self.arrays, MetricRecord({name: float(row[name]) for name in shown})
 
     def configure_evaluate(self, *_: Any) -> Iterable[Message]:
         """Nobody but the server evaluates: an evaluation by clients would cost energy that no policy decided on."""
