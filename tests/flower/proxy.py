@@ -22,9 +22,13 @@ class CountingProxy:
         while True:
             try:
                 near, _ = self._listener.accept()
-                far = socket.create_connection(self._target)
             except OSError:
                 return
+            try:
+                far = socket.create_connection(self._target)
+            except OSError:
+                near.close()
+                continue
             for source, sink, name in ((near, far, "sent"), (far, near, "received")):
                 threading.Thread(target=self._pass, args=(source, sink, name), daemon=True).start()
 
