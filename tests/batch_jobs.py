@@ -62,3 +62,18 @@ class CountingJob:
         if self.fault in ("bug", "once"):
             raise ZeroDivisionError("by zero")
         os._exit(9)
+
+
+def interrupt_third_run(kind, monkeypatch) -> list[int]:
+    """The third job of that kind is interrupted; returns what counts the calls."""
+    run = kind.run
+    calls: list[int] = []
+
+    def third_is_interrupted(job, *rest):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        run(job, *rest)
+
+    monkeypatch.setattr(kind, "run", third_is_interrupted)
+    return calls

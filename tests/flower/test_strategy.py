@@ -10,7 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MessageTy
 from flwr.clientapp import ClientApp
 from torch.nn import functional
 
-from qccf.flower import FederationError, MeasuredRates, Meter, QccfStrategy, quantize
+from qccf.flower import FederationError, MeasuredRates, Meter, QccfStrategy, quantize, roster
 from qccf.flower.layout import Layout, LayoutError
 from qccf.flower.messages import PAYLOAD_STYPE, REPORT, UPLOAD
 from qccf.flower.roster import AbsentError
@@ -264,6 +264,22 @@ def test_an_absent_client_is_not_scheduled() -> None:
     assert on[:, 2].tolist() == [True, False, True]
     assert on[:, [0, 1, 3, 4]].all()
     assert strategy.roster.nodes[2] == 77
+
+
+def test_a_node_whose_hello_failed_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roster, "AGAIN_S", 0.0)
+    failed = []
+
+    def meddle(client, reply):
+        if client == 3 and not failed:
+            failed.append(client)
+            return Message(Error(0, "Error: Node Unavailable"), reply_to=_asked(reply))
+        return reply
+
+    strategy, grid = federation(meddle)
+    strategy.start(grid, first_arrays(), num_rounds=1, timeout=1)
+    assert failed == [3]
+    assert sorted(strategy.roster.nodes) == [0, 1, 2, 3, 4]
 
 
 def test_it_gives_up_when_nothing_comes_back() -> None:

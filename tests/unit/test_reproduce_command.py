@@ -16,6 +16,7 @@ from qccf.learning.datasets import DATASETS
 from qccf.report.claims import CLAIMS
 from qccf.simulation.training_job import TrainingJob
 from qccf.studies import SavingsStudy, SolverStudy, study_jobs
+from tests.batch_jobs import interrupt_third_run
 from tests.tiny import SETTINGS
 from tests.unit.test_run_command import TinySource
 
@@ -178,16 +179,7 @@ def test_the_same_command_runs_nothing_again_and_a_changed_one_only_what_changed
 
 
 def test_an_interrupt_keeps_what_there_is(tmp_path: Path, monkeypatch, capsys) -> None:
-    run = TrainingJob.run
-    calls: list[int] = []
-
-    def third_is_interrupted(job, *rest):
-        calls.append(1)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        run(job, *rest)
-
-    monkeypatch.setattr(TrainingJob, "run", third_is_interrupted)
+    calls = interrupt_third_run(TrainingJob, monkeypatch)
     assert main(command(tmp_path, "fig2")) == 130
     shown = capsys.readouterr().out
     assert "Stopped: 2 done, 0 running, 4 left" in shown

@@ -22,6 +22,7 @@ from qccf.planning import StatisticsModel, plan_run
 from qccf.sweep.grid import load_grid
 from qccf.sweep.plan_job import PlanJob
 from qccf.world import build_world
+from tests.batch_jobs import interrupt_third_run
 from tests.tiny import SETTINGS
 from tests.unit.test_run_command import TinySource
 
@@ -212,16 +213,7 @@ def test_what_breaks_is_tried_again_and_then_named(file: Path, capsys, monkeypat
 
 def test_an_interrupt_keeps_what_there_is(file: Path, capsys, monkeypatch) -> None:
     out = file.parent / "out"
-    run = PlanJob.run
-    calls: list[int] = []
-
-    def third_is_interrupted(job, *rest):
-        calls.append(1)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        run(job, *rest)
-
-    monkeypatch.setattr(PlanJob, "run", third_is_interrupted)
+    calls = interrupt_third_run(PlanJob, monkeypatch)
     assert main(["sweep", str(file), "--out", str(out)]) == 130
     assert "Stopped: 2 done, 0 running, 6 left" in capsys.readouterr().out
     assert len(pd.read_parquet(out / "results.parquet")) == 2

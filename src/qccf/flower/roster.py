@@ -59,7 +59,7 @@ class Roster:
         new = {node for node in online if now >= self._asked.get(node, now)}
         hello = RecordDict({INSTRUCTION: Instruction("hello").record()})
         self._waiting |= push(grid, [Message(hello, node, MessageType.TRAIN, ttl=HELLO_TTL_S) for node in sorted(new)])
-        self._asked = {node: self._asked.get(node, math.inf) if node not in new else math.inf for node in online}
+        self._asked = {node: math.inf if node in new else self._asked[node] for node in online}
         for reply in pull(grid, self._waiting):
             self._hear(reply, online)
 
