@@ -26,7 +26,8 @@ SMALLEST_NARROW_RANGE = 2.0**-90
 
 WIDE_FRACTION_BITS = 20
 
-u8, u32, u64, i32, i64, f32, f64 = np.uint8, np.uint32, np.uint64, np.int32, np.int64, np.float32, np.float64
+u8, u16, u32, u64 = np.uint8, np.uint16, np.uint32, np.uint64
+i32, i64, f32, f64 = np.int32, np.int64, np.float32, np.float64
 
 
 def _operator32(name: str) -> Any:
@@ -136,6 +137,7 @@ def _round_block(
 
 @numba.njit(nogil=True, cache=True)
 def _copy(source: Any, target: Any) -> None:
+    """Between integers of different widths as well: fields of 8 or 16 bits need no other packing."""
     for j in range(len(source)):
         target[j] = source[j]
 
@@ -233,7 +235,11 @@ def round_and_pack(
             if first == bounds[block + 1]:
                 block += 1
         count = end - start
-        if num_bits <= NARROW_BITS:
+        if num_bits == 7:
+            _copy(narrow[:count], as_bytes)
+        elif num_bits == 15:
+            _copy(narrow[:count], words.view(u16))
+        elif num_bits <= NARROW_BITS:
             if count < CHUNK:
                 narrow[count] = 0
             _pack_pairs(narrow, count, num_bits + 1, words)
@@ -255,7 +261,11 @@ def unpack_and_add(packed: Any, bounds: Any, ranges: Any, num_bits: Any, weight:
         count, place = end - start, start // 8 * (num_bits + 1)
         size = (count * (num_bits + 1) + 7) // 8
         _copy(packed[place : place + size], piece[:size])
-        if num_bits <= NARROW_BITS:
+        if num_bits == 7:
+            _copy(piece[:count], narrow)
+        elif num_bits == 15:
+            _copy(piece.view(u16)[:count], narrow)
+        elif num_bits <= NARROW_BITS:
             _unpack_pairs(piece, count, num_bits + 1, narrow)
         else:
             _unpack_wide(piece, count, num_bits + 1, wide)
