@@ -10,7 +10,7 @@ run: $(READY)
 	$(BIN)/qccf compare quick
 
 test: $(READY) lint
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check .

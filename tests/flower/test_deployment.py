@@ -120,7 +120,7 @@ def test_throttled_uploads_take_their_time_and_are_as_large_as_counted(federatio
     proxy = CountingProxy(federation.port)
     federation.stop("node0")
     federation.start_node(0, port=proxy.port)
-    slow = "radio.bandwidth_hz=1000 radio.gain_db=10 device.deadline_s=60 device.cycles_per_sample=1e4"
+    slow = "radio.bandwidth_hz=500 radio.gain_db=10 device.deadline_s=120 device.cycles_per_sample=1e4"
     config = {"rounds": 2, "out": tmp_path, "throttle": True, "rates": "measured", "timeout": 200.0}
     federation.run({**config, "settings": f"{slow} policy.name=channel-allocate"})
     clients = finish(federation, tmp_path)
@@ -128,7 +128,7 @@ def test_throttled_uploads_take_their_time_and_are_as_large_as_counted(federatio
     first, second = (clients[clients["round"] == n].set_index("client") for n in (0, 1))
     for client in first.index[first.arrived]:
         simulated_bps = cell.round_rates_bps(0)[client, first.channel[client]]
-        assert first.payload_bits[client] / simulated_bps > 5.0
+        assert first.payload_bits[client] / simulated_bps > 10.0
         assert second.rate_bps[client] == pytest.approx(simulated_bps, rel=0.1)
     assert first.arrived.sum() >= 2
     uploads = clients.query("client == 0 and arrived")
