@@ -30,5 +30,6 @@ def main(rounds: int = 5, nodes: int = 3) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is stopped then as well
+    for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # so that everything is stopped then as well
+        signal.signal(sign, lambda number, _: sys.exit(128 + number))
     sys.exit(main(*map(int, sys.argv[1:])))

@@ -2,7 +2,8 @@
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from qccf.errors import QccfError
@@ -15,7 +16,23 @@ def require_writable(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise QccfError(f"--out {folder} cannot be written to: {error.strerror}; name another folder.") from None
+        raise QccfError(f"{folder} cannot be written to: {error.strerror}; name another folder.") from None
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Refuse a folder in which another process works; a process that ends, however it does, lets go of it."""
+    require_writable(folder)
+    with (folder / ".lock").open("w") as lock:
+        try:
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # not on this system
+            pass
+        except OSError:
+            raise QccfError(f"another process works in {folder}: stop it, or name another folder.") from None
+        yield
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:

@@ -1,4 +1,4 @@
-"""A sweep on a real Ray cluster of two nodes, one of which is killed on the way: every run is there, once."""
+"""Sweeps on real Ray clusters: one of this machine, and one of two nodes, one of which is killed on the way."""
 
 import os
 import signal
@@ -144,3 +144,11 @@ def test_a_node_dies_and_every_run_is_there_once(tmp_path: Path, cluster) -> Non
         pd.testing.assert_frame_equal(one, other)
     assert pd.read_parquet(tmp_path / "ray" / "results.parquet")["run"].nunique() == 6
     assert len(list((tmp_path / "ray" / "runs").iterdir())) == 6, "nothing else is left there"
+
+
+def test_the_example_on_a_cluster_of_this_machine(tmp_path: Path) -> None:
+    example = ROOT / "examples" / "sweep.toml"
+    assert "48 done, 0 running, 0 left" in finished(sweep(example, tmp_path / "ray", "--engine", "ray"))
+    results = pd.read_parquet(tmp_path / "ray" / "results.parquet")
+    assert results["run"].nunique() == 48
+    assert (results["energy_j"] > 0).all()

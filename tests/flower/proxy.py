@@ -1,13 +1,18 @@
-"""Passes bytes on between a node and the SuperLink, and counts them."""
+"""Passes bytes on between a node and the SuperLink, counts them, and may be a slow link."""
 
 import socket
 import threading
+import time
 
 
 class CountingProxy:
-    """Listens on a port of its own; `sent` counts what went to the target, TLS and HTTP included."""
+    """Listens on a port of its own; `sent` counts what went to the target, TLS and HTTP included.
 
-    def __init__(self, target_port: int) -> None:
+    With `bytes_per_s` no more than that goes to the target, all connections together."""
+
+    def __init__(self, target_port: int, bytes_per_s: float = float("inf")) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._link = threading.Lock()
         self.sent = 0
         self.received = 0
         self._target = ("127.0.0.1", target_port)
@@ -34,8 +39,11 @@ class CountingProxy:
 
     def _pass(self, source: socket.socket, sink: socket.socket, name: str) -> None:
         try:
-            while data := source.recv(65536):
+            while data := source.recv(1024):
                 setattr(self, name, getattr(self, name) + len(data))
+                if name == "sent":
+                    with self._link:
+                        time.sleep(len(data) / self._bytes_per_s)
                 sink.sendall(data)
         except OSError:
             pass

@@ -64,8 +64,11 @@ def test_a_run_with_a_corrupt_upload_and_a_node_that_dies(federation: Loopback, 
     config = {"rounds": 8, "out": tmp_path, "settings": SETTINGS, "timeout": 60.0, "corrupt": "1:1", "hang": "2:2"}
     federation.run(config)
     until(federation, lambda: "[ROUND 3/8]" in federation.told("run"))
+    began = time.monotonic()
     time.sleep(5.0)
     federation.stop("node2", hard=True)
+    until(federation, lambda: "[ROUND 4/8]" in federation.told("run"))
+    assert time.monotonic() - began < config["timeout"] + 15.0, "the round ends within its time limit"
     until(federation, lambda: come_back(federation, 2))
     clients = finish(federation, tmp_path)
     told = federation.told("run")
@@ -80,12 +83,17 @@ def test_a_run_with_a_corrupt_upload_and_a_node_that_dies(federation: Loopback, 
     assert arrived[7, 2], "the node that came back works again"
 
 
-def test_an_unregistered_node_is_refused(federation: Loopback, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("keyless", "reason"), [(False, "Failed to activate"), (True, "SuperNode authentication is enabled")]
+)
+def test_an_unregistered_node_is_refused(federation: Loopback, tmp_path: Path, keyless: bool, reason: str) -> None:
+    """One with a key that nobody has registered, and one that brings none."""
     make_node_key(tmp_path, "stranger")
-    federation.start_node(9, key=tmp_path / "stranger")
+    federation.start_node(9, key=tmp_path / "stranger", keyless=keyless)
     stranger = federation.processes["node9"]
     assert stranger.wait(ENOUGH_S) != 0
     assert "305" in federation.told("node9")
+    assert reason in federation.told("node9")
 
 
 def test_a_server_that_is_killed_goes_on_from_its_checkpoint(
@@ -114,13 +122,36 @@ def test_a_server_that_is_killed_goes_on_from_its_checkpoint(
     np.testing.assert_array_equal(*last)
 
 
+def test_the_rate_of_a_real_link_is_measured(federation: Loopback, tmp_path: Path) -> None:
+    """Node 0 is behind a link of 64 kbit/s; nobody is throttled by us."""
+    proxy = CountingProxy(federation.port, bytes_per_s=8000.0)
+    federation.stop("node0")
+    federation.start_node(0, port=proxy.port)
+    generous = "radio.bandwidth_hz=1000 radio.gain_db=10 device.deadline_s=120 device.cycles_per_sample=1e4"
+    federation.run(
+        {
+            "rounds": 2,
+            "out": tmp_path,
+            "rates": "measured",
+            "timeout": 200.0,
+            "settings": f"{generous} policy.name=channel-allocate",
+        }
+    )
+    clients = finish(federation, tmp_path)
+    second = clients[clients["round"] == 1].set_index("client")
+    print(f"measured {second.rate_bps[0]:.0f} of 64000 bit/s")
+    assert second.rate_bps[0] == pytest.approx(64e3, rel=0.25)
+    assert (second.rate_bps[[1, 2]] > 2 * second.rate_bps[0]).all()
+    proxy.close()
+
+
 def test_throttled_uploads_take_their_time_and_are_as_large_as_counted(federation: Loopback, tmp_path: Path) -> None:
     """Rates that the server measures, with uploads throttled to the simulated ones, agree with these within a tenth.
     Bytes on the wire of one node are its payloads with their headers, and a stated overhead a reply."""
     proxy = CountingProxy(federation.port)
     federation.stop("node0")
     federation.start_node(0, port=proxy.port)
-    slow = "radio.bandwidth_hz=500 radio.gain_db=10 device.deadline_s=120 device.cycles_per_sample=1e4"
+    slow = "radio.bandwidth_hz=1000 radio.gain_db=10 device.deadline_s=60 device.cycles_per_sample=1e4"
     config = {"rounds": 2, "out": tmp_path, "throttle": True, "rates": "measured", "timeout": 200.0}
     federation.run({**config, "settings": f"{slow} policy.name=channel-allocate"})
     clients = finish(federation, tmp_path)

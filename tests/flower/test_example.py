@@ -1,5 +1,6 @@
-"""The example that brings its own model, run as it is."""
+"""The examples, run as they are."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -28,3 +29,14 @@ def test_own_model(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
 def test_it_is_short() -> None:
     lines = (EXAMPLE / "own_model" / "app.py").read_text(encoding="utf-8").splitlines()
     assert len(lines) < 60
+
+
+def test_a_federation_with_tls_and_keys() -> None:
+    """The ready app in a deployment, with no edits."""
+    example = EXAMPLE.parent / "flower_tls.py"
+    done = subprocess.run([sys.executable, str(example), "2", "2"], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 registered SuperNodes" in done.stdout
+    lines = done.stdout.splitlines()
+    assert [line.split()[:3] for line in lines[2:4]] == [["0", "2", "2"], ["1", "2", "2"]], done.stdout
+    assert lines[-1].startswith("4 uploads of")

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MessageTy
 from flwr.clientapp import ClientApp
 from torch.nn import functional
 
+from qccf.errors import QccfError
+from qccf.files import alone_in
 from qccf.flower import FederationError, MeasuredRates, Meter, QccfStrategy, quantize, roster
 from qccf.flower.layout import Layout, LayoutError
-from qccf.flower.messages import PAYLOAD_STYPE, REPORT, UPLOAD
+from qccf.flower.messages import MOST, PAYLOAD_STYPE, REPORT, UPLOAD
 from qccf.flower.roster import AbsentError
 from qccf.learning.training import FlatModel, local_update
 from qccf.quantization.table import build_codec
@@ -179,6 +182,8 @@ BAD_REPLIES = {
     "another round": (_with_report(round=7), "it is for round 7"),
     "another client": (_with_report(client=3), "it is for client 3"),
     "NaN": (_with_report(**{"gradient-norm-sq": float("nan")}), "gradient-norm-sq = nan"),
+    "huge": (_with_report(**{"gradient-norm-sq": 1e308}), "gradient-norm-sq = 1e+308"),
+    "huge forecast": (_with_report(**{"forecast-bits": [1e300] * 32}), "forecast-bits must be 32"),
     "negative": (_with_report(**{"gradient-variance": -1.0}), "gradient-variance = -1.0"),
     "infinite loss": (_with_report(loss=float("inf")), "loss = inf"),
     "no sample": (_with_report(**{"num-examples": 0}), "num-examples = 0"),
@@ -282,11 +287,84 @@ def test_a_node_whose_hello_failed_is_asked_again(monkeypatch: pytest.MonkeyPatc
     assert sorted(strategy.roster.nodes) == [0, 1, 2, 3, 4]
 
 
-def test_it_gives_up_when_nothing_comes_back() -> None:
+def test_a_node_that_is_refused_may_take_the_place_of_one_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node without a key has another id when it comes back, while the old one seems to be there for a minute."""
+    monkeypatch.setattr(roster, "AGAIN_S", 0.0)
+    strategy, grid = federation()
+    strategy.start(grid, first_arrays(), num_rounds=1, timeout=1)
+    old = strategy.roster.nodes[2]
+    grid.numbers[77] = 2
+    strategy.start(grid, first_arrays(), num_rounds=2, timeout=1)
+    assert strategy.roster.nodes[2] == old
+    del grid.numbers[old]
+    strategy.start(grid, first_arrays(), num_rounds=3, timeout=1)
+    assert strategy.roster.nodes[2] == 77
+
+
+class SlowGrid(LoopGrid):
+    """Who is asked for its number needs a while."""
+
+    def pull_messages(self, message_ids):
+        asked = [message for _, message in self.sent if message.metadata.message_id in message_ids]
+        if any(not one.metadata.group_id and time.time() < one.metadata.created_at + 1.5 for one in asked):
+            return []
+        return super().pull_messages(message_ids)
+
+
+@pytest.mark.parametrize("kind", [LoopGrid, SlowGrid])
+def test_it_gives_up_when_nothing_comes_back(kind) -> None:
+    """Whoever is silent must say hello again, which may take a while: no round passes meanwhile."""
     strategy, grid = federation(lambda _, reply: None if is_training(reply) else reply, patience=2)
+    grid.__class__ = kind
+    strategy.join_timeout_s = 20.0
     with pytest.raises(FederationError, match="no client sent anything usable in 2 rounds"):
-        strategy.start(grid, first_arrays(), num_rounds=9, timeout=0.1)
+        strategy.start(grid, first_arrays(), num_rounds=9, timeout=0.3)
     assert len(strategy.ledger) == 2
+
+
+def test_it_waits_for_somebody_and_then_says_that_nobody_is_there(tmp_path) -> None:
+    strategy, grid = federation(out=tmp_path)
+    strategy.start(grid, first_arrays(), num_rounds=1, timeout=1)
+    grid.numbers = {}
+    with pytest.raises(AbsentError, match="0 of 5 clients came"):
+        strategy.start(grid, first_arrays(), num_rounds=9, timeout=1)
+    assert len(strategy.ledger) == 1, "no round passes with nobody there"
+
+
+def test_a_reply_that_hangs_or_cannot_be_read_costs_nobody_elses(caplog: pytest.LogCaptureFixture) -> None:
+    """Client 1 dies in the middle of its upload, and client 2 sends what no library can make sense of."""
+
+    class Broken(LoopGrid):
+        def pull_messages(self, message_ids):
+            clients = {
+                number
+                for number, message in self.sent
+                if message.metadata.message_id in message_ids and message.metadata.group_id.startswith("train")
+            }
+            if 1 in clients:
+                super().pull_messages(message_ids)
+                time.sleep(3.0)
+                return []
+            if 2 in clients:
+                raise ValueError("not a record")
+            return super().pull_messages(message_ids)
+
+    strategy, grid = federation()
+    grid.__class__ = Broken
+    started = time.monotonic()
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        strategy.start(grid, first_arrays(), num_rounds=1, timeout=1.0)
+    assert time.monotonic() - started < 2.5, "the round ends in time"
+    assert "cannot be read: ValueError: not a record" in caplog.text
+    assert strategy.ledger.clients()["arrived"].tolist() == [True, False, False, True, True]
+
+
+def test_the_largest_statistics_that_are_let_through_do_no_harm() -> None:
+    most = {"gradient-norm-sq": MOST, "gradient-variance": MOST, "weight-range": MOST, "loss": MOST}
+    strategy, grid = federation(_with_report(**most))
+    strategy.start(grid, first_arrays(), num_rounds=ROUNDS, timeout=1)
+    assert strategy.ledger.rounds()["arrived"].tolist()[0] == 5
+    assert np.isfinite(strategy.weights).all()
 
 
 def test_it_says_who_did_not_come(caplog: pytest.LogCaptureFixture) -> None:
@@ -294,8 +372,8 @@ def test_it_says_who_did_not_come(caplog: pytest.LogCaptureFixture) -> None:
     grid.numbers = {node: number for node, number in grid.numbers.items() if number != 3} | {5: 1, 6: 99}
     with caplog.at_level(logging.WARNING, logger="flwr"), pytest.raises(AbsentError, match=r"4 of 5 .* missing: 3"):
         strategy.start(grid, first_arrays(), num_rounds=1, timeout=0.3)
-    assert "says that it is client 1, but that is node" in caplog.text
-    assert "says that it is client 99, and there are 5" in caplog.text
+    assert "it says that it is client 1, but that is node" in caplog.text
+    assert "it says that it is client 99, and there are 5" in caplog.text
 
 
 def test_a_server_that_is_started_again_goes_on(tmp_path) -> None:
@@ -313,6 +391,33 @@ def test_a_server_that_is_started_again_goes_on(tmp_path) -> None:
     assert json.loads((tmp_path / "summary.json").read_text())["rounds"] == ROUNDS
     assert (tmp_path / "rounds.parquet").exists()
     assert (tmp_path / "scenario.toml").exists()
+
+
+def test_a_server_that_goes_on_needs_only_somebody(tmp_path, caplog: pytest.LogCaptureFixture) -> None:
+    settings = (lambda _, reply: reply, "policy.name=channel-allocate")
+    first, grid = federation(*settings, out=tmp_path)
+    first.start(grid, first_arrays(), num_rounds=1, timeout=5)
+    second, grid = federation(*settings, out=tmp_path, rates="measured")
+    grid.numbers = {node: number for node, number in grid.numbers.items() if number in (0, 4)}
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        second.start(grid, first_arrays(), num_rounds=2, timeout=5)
+    assert "2 of 5 clients came" in caplog.text
+    assert second.ledger.clients()["participated"].reshape(2, 5)[1].tolist() == [True, False, False, False, True]
+    third, grid = federation(*settings, out=tmp_path)
+    grid.numbers = {}
+    third.start(grid, first_arrays(), num_rounds=2, timeout=5)  # a finished run waits for nobody
+
+
+def test_a_folder_of_another_run_is_left_alone(tmp_path) -> None:
+    first, grid = federation(out=tmp_path)
+    first.start(grid, first_arrays(), num_rounds=1, timeout=5)
+    there = sorted(tmp_path.rglob("*.npz"))
+    other, grid = federation(lambda _, reply: reply, "control.energy_weight=7", out=tmp_path)
+    with pytest.raises(FederationError, match="holds checkpoints of another run"):
+        other.start(grid, first_arrays(), num_rounds=1, timeout=5)
+    assert sorted(tmp_path.rglob("*.npz")) == there
+    with alone_in(tmp_path), pytest.raises(QccfError, match="another process works in"):
+        first.start(grid, first_arrays(), num_rounds=2, timeout=5)
 
 
 def test_a_client_that_cannot_be_measured_stops_the_run() -> None:
@@ -339,12 +444,20 @@ def test_measured_rates_follow_the_uploads() -> None:
     rates.heard(2, 1000.0, -3.0)
     np.testing.assert_allclose(rates.rates_bps(1)[1], 500.0)
     np.testing.assert_allclose(rates.rates_bps(1)[2], cell.round_rates_bps(0)[2].mean())
+    rates.rates_bps(1)
     rates.heard(1, 1000.0, 1.0)
     # 0.3 of an upload at 1000 bit/s and 0.7 at 500: a bit takes 0.3 ms + 1.4 ms
     np.testing.assert_allclose(rates.rates_bps(2)[1], 1000.0 / 1.7)
     again = MeasuredRates(cell)
     again.restore(json.loads(json.dumps(rates.state())))
     np.testing.assert_array_equal(again.rates_bps(5), rates.rates_bps(5))
+    first = cell.round_rates_bps(0)[1].mean()
+    # three rounds without an upload: 0.95³ of what was measured, and the rest of what was assumed at first
+    np.testing.assert_allclose(rates.rates_bps(5)[1], 1.0 / (0.95**3 * 1.7e-3 + (1.0 - 0.95**3) / first))
+    rates.heard(1, 4000.0, 0.1)
+    np.testing.assert_allclose(rates.rates_bps(6)[1], 8000.0, err_msg="too short to time: at least so fast")
+    rates.heard(1, 1000.0, float("inf"))
+    np.testing.assert_allclose(rates.rates_bps(6)[1], 8000.0)
 
 
 def test_throttled_uploads_take_as_long_as_the_model_says() -> None:

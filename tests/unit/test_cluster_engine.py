@@ -165,3 +165,27 @@ def test_a_job_that_fits_no_node_is_refused(tmp_path: Path, monkeypatch) -> None
     monkeypatch.setattr(CountingJob, "cores", 4)
     with pytest.raises(QccfError, match=r"takes 4 cores .* largest node of the cluster has 2: lower"):
         run(StandIn(cores=(2.0, 2.0)), [CountingJob("0", tmp_path)])
+
+
+def test_when_the_only_node_with_room_goes_the_rest_is_kept(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(CountingJob, "cores", 4)
+    ray = StandIn(cores=(4.0,))
+
+    def shrink(_: int, result):
+        ray.cores = (2.0,)
+        return result
+
+    ray.spoil = shrink
+    progress = run(ray, [CountingJob(str(k), tmp_path) for k in range(3)])
+    assert progress.states == ["done", "failed", "failed"]
+    assert "the largest node of the cluster has 2" in progress.failures()[2]
+
+
+def test_a_fault_without_a_text_has_its_name(tmp_path: Path) -> None:
+    def spoil(_: int, __):
+        error = RayTaskError()
+        error.cause = MemoryError()
+        raise error
+
+    progress = run(StandIn(spoil=spoil), [CountingJob("0", tmp_path)])
+    assert progress.failures()[0] == "MemoryError: "

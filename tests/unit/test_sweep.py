@@ -17,6 +17,7 @@ import pytest
 from qccf.cli import main
 from qccf.config import load_scenario
 from qccf.engines.parcel import pack, unpack
+from qccf.errors import QccfError
 from qccf.learning.datasets import DATASETS
 from qccf.planning import StatisticsModel, plan_run
 from qccf.sweep.grid import load_grid
@@ -221,6 +222,21 @@ def test_an_interrupt_keeps_what_there_is(file: Path, capsys, monkeypatch) -> No
     assert "8 runs in" in capsys.readouterr().out
     assert len(calls) == 9
     assert len(pd.read_parquet(out / "results.parquet")) == 8
+
+
+def test_what_there_is_survives_the_loss_of_a_cluster(file: Path, capsys, monkeypatch) -> None:
+    class Dying:
+        def run(self, desk) -> None:
+            for _ in range(3):
+                index, job = desk.take()
+                job.run(job.folder, lambda _: None)
+                desk.end(index, None)
+            raise QccfError("the cluster is gone.")
+
+    monkeypatch.setattr("qccf.commands.sweep.build_engine", lambda *_, **__: Dying())
+    assert main(["sweep", str(file), "--out", str(file.parent / "out")]) == 2
+    assert "the cluster is gone." in capsys.readouterr().err
+    assert len(pd.read_parquet(file.parent / "out" / "results.parquet")) == 3
 
 
 def test_trained_runs_are_in_the_table_too(tmp_path: Path, monkeypatch) -> None:

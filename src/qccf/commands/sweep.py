@@ -33,14 +33,20 @@ def sweep_command(options: argparse.Namespace) -> int:
     runs = f"{len(jobs)} run{'s' * (len(jobs) > 1)} in {out}"
     console.print(runs + (f", {there} of them there already" if there else ""), soft_wrap=True, highlight=False)
     tables = Tables(out, grid.kind, grid.scenarios)
-    with BatchView(console) as view:
+    reached: list[Progress] = []
+    try:
+        with BatchView(console) as view:
 
-        def listener(progress: Progress, index: int) -> None:
-            view.update(progress, index)
-            tables.update(progress, index)
+            def listener(progress: Progress, index: int) -> None:
+                reached[:] = [progress]
+                view.update(progress, index)
+                tables.update(progress, index)
 
-        progress = run_batch(jobs, build_engine(options, fresh=grid.kind == "measure"), listener=listener)
-    tables.write(progress)
+            progress = run_batch(jobs, build_engine(options, fresh=grid.kind == "measure"), listener=listener)
+            reached[:] = [progress]
+    finally:  # a cluster may be lost as a whole
+        for last in reached:
+            tables.write(last)
     return _finish(console, out, progress)
 
 

@@ -68,6 +68,7 @@ class _Dispatch:
         self._mailbox = ray.remote(num_cpus=0, max_restarts=-1)(_Mailbox).remote()
         self._flying: dict[Any, _Flight] = {}
         self._tickets = itertools.count()
+        self._sent_any = False
 
     def run(self) -> None:
         self._fill()
@@ -83,7 +84,11 @@ class _Dispatch:
         cores = [node["Resources"].get("CPU", 0.0) for node in self._ray.nodes() if node["Alive"]]
         while len(self._desk):
             job = self._desk.peek()
-            _require_room(job, cores)
+            if (sentence := _too_large(job, cores)) and not self._sent_any:
+                raise QccfError(sentence)
+            if sentence:  # the node that had room is gone: what else there is goes on
+                self._desk.end(self._take()[0], Failure(sentence, final=True))
+                continue
             room = sum(math.floor(count / job.cores) for count in cores)
             room = min(room, self._limit or room)
             self._desk.capacity(room)
@@ -92,15 +97,19 @@ class _Dispatch:
             self._send_out()
 
     def _send_out(self) -> None:
-        taken = self._desk.take()
-        assert taken is not None
-        index, job = taken
+        index, job = self._take()
+        self._sent_any = True
         ticket = next(self._tickets)
         reached = pack(job.folder) if job.folder.exists() else b""
         path = [*sys.path, str(Path.cwd())]
         task = self._work.options(num_cpus=job.cores)
         reference = task.remote(__version__, path, pickle.dumps(job), reached, self._mailbox, ticket)
         self._flying[reference] = _Flight(ticket, index, job)
+
+    def _take(self) -> tuple[int, Job]:
+        taken = self._desk.take()
+        assert taken is not None
+        return taken
 
     def _read_mail(self) -> None:
         """Steps, and states to go on from. It is only news: what cannot be read now comes later or is not missed."""
@@ -126,7 +135,7 @@ class _Dispatch:
         except zipfile.BadZipFile:
             failure = Failure("what came back is damaged.")
         except self._ray.exceptions.RayTaskError as error:
-            failure = Failure(str(error.cause).splitlines()[0])
+            failure = Failure(f"{type(error.cause).__name__}: {error.cause}".splitlines()[0])
         except self._ray.exceptions.RayError:
             failure = Failure(LOST)
         self._desk.end(flight.index, failure)
@@ -172,13 +181,14 @@ def _work(
         return failure, pack(folder)
 
 
-def _require_room(job: Job, cores: list[float]) -> None:
-    """A job that fits no node would wait for ever."""
-    if any(cores) and max(cores) < job.cores:
-        raise QccfError(
-            f"a run takes {job.cores} cores (execution.workers), but the largest node of the cluster has "
-            f"{max(cores):g}: lower execution.workers."
-        )
+def _too_large(job: Job, cores: list[float]) -> str:
+    """Why a job fits no node, and would wait for ever; empty if it fits."""
+    if not any(cores) or max(cores) >= job.cores:
+        return ""
+    return (
+        f"a run takes {job.cores} cores (execution.workers), but the largest node of the cluster has {max(cores):g}: "
+        "lower execution.workers."
+    )
 
 
 @contextmanager

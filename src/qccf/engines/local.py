@@ -3,6 +3,7 @@
 import multiprocessing
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -77,7 +78,7 @@ class _Crew:
         theirs.close()
         index, job = taken
         self._working.append(_Worker(process, ours, index))
-        ours.send(job)
+        _tell(self._working[-1], job)
 
     def _hear(self, worker: _Worker) -> None:
         try:
@@ -94,7 +95,7 @@ class _Crew:
         self._desk.end(worker.index, value)
         if self._fresh:
             self._retire(worker)
-            worker.pipe.send(None)
+            _tell(worker, None)
             worker.process.join()  # the next one must not share the machine with what this one clears away
             self._hire()
         else:
@@ -103,10 +104,10 @@ class _Crew:
     def _reassign(self, worker: _Worker) -> None:
         if (taken := self._desk.take()) is None:
             self._retire(worker)
-            worker.pipe.send(None)
+            _tell(worker, None)
         else:
             worker.index, job = taken
-            worker.pipe.send(job)
+            _tell(worker, job)
 
     def _retire(self, worker: _Worker) -> None:
         self._working.remove(worker)
@@ -121,6 +122,12 @@ class _Crew:
             if worker.process.is_alive():
                 worker.process.kill()
             worker.pipe.close()
+
+
+def _tell(worker: _Worker, job: Job | None) -> None:
+    """Give it a job, or send it home. A process that has just died is noticed where its pipe is read."""
+    with suppress(BrokenPipeError, ConnectionError):
+        worker.pipe.send(job)
 
 
 def _serve(pipe: Connection, path: list[str]) -> None:

@@ -50,13 +50,15 @@ def server_app() -> ServerApp:
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         config = read_config(context)
-        num_clients = config["num-clients"] or count_nodes(grid, timeout_s=config["join-timeout"])
+        out = Path(config["out"]) if config["out"] else None
+        num_clients = config["num-clients"] or clients_before(out)
+        num_clients = num_clients or count_nodes(grid, timeout_s=config["join-timeout"])
         scenario = config_scenario(config, num_clients)
         dataset = config_dataset(scenario.data.dataset, config["data-dir"])
         with _clients(scenario, dataset) as clients:
             strategy = QccfStrategy(
                 scenario,
-                out=Path(config["out"]) if config["out"] else None,
+                out=out,
                 rates=config["rates"],
                 throttle=config["throttle"],
                 join_timeout_s=config["join-timeout"],
@@ -128,6 +130,12 @@ def config_scenario(config: dict[str, Any], num_clients: int, *settings: str) ->
     """The scenario that a run config names, with that many clients."""
     chosen = [*config["set"].split(), f"federation.num_clients={num_clients}", *settings]
     return load_scenario(config["scenario"], chosen)
+
+
+def clients_before(out: Path | None) -> int:
+    """The number of clients of the run that goes on in this folder, 0 if there is none: nodes may be missing now."""
+    before = out / "scenario.toml" if out is not None else None
+    return load_scenario(before).federation.num_clients if before is not None and before.exists() else 0
 
 
 def count_nodes(grid: Grid, *, timeout_s: float) -> int:

@@ -102,13 +102,16 @@ class Loopback:
         if done.returncode:
             raise LoopbackError(f"node {number} could not be registered: {done.stdout.decode().strip()}")
 
-    def start_node(self, number: int, *, key: Path | None = None, port: int | None = None) -> None:
-        """Start a SuperNode, with its own key unless another is given, through another port if there is one."""
+    def start_node(
+        self, number: int, *, key: Path | None = None, port: int | None = None, keyless: bool = False
+    ) -> None:
+        """Start a SuperNode, with its own key unless another or none is wanted, through another port if given."""
+        own = self.folder / "keys" / f"node{number}"
         self._start(
             f"node{number}",
             "flower-supernode",
             *("--root-certificates", self.folder / "ca.crt", "--superlink", f"{LOCALHOST}:{port or self.port}"),
-            *("--auth-supernode-private-key", key or self.folder / "keys" / f"node{number}"),
+            *(() if keyless else ("--auth-supernode-private-key", key or own)),
             *("--port", str(free_port()), "--node-config", f"partition-id={number}"),
         )
 

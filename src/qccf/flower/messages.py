@@ -5,7 +5,6 @@ said in one sentence.
 """
 
 import json
-import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -31,6 +30,9 @@ PAYLOAD_STYPE = "qccf/1"
 
 SPARE_BYTES = 65536
 """What an upload may have beyond twice the model's 32-bit weights: no codec needs more."""
+
+MOST = float(np.finfo(np.float32).max)
+"""No statistic of a float32 model is larger, and what is computed from some of this size is still finite."""
 
 Act = Literal["hello", "probe", "train"]
 
@@ -107,13 +109,17 @@ def upload_content(told: Instruction, upload: Upload, num_examples: int) -> Reco
     return content
 
 
+def read_hello(reply: Message, num_clients: int) -> int:
+    """Which client a node says that it is, or ReplyError."""
+    client = _report(reply).get("client")
+    if not isinstance(client, int) or not 0 <= client < num_clients:
+        raise ReplyError(f"it says that it is client {client}, and there are {num_clients}.")
+    return client
+
+
 def read_reply(reply: Message, told: Instruction, codec: Codec, num_parameters: int) -> tuple[Upload, int]:
     """The upload and the number of samples in a reply to that instruction, or ReplyError."""
-    if reply.has_error():
-        raise ReplyError(f"the client failed (code {reply.error.code}): {last_line(reply.error.reason)}")
-    record = reply.content.metric_records.get(REPORT)
-    if record is None:
-        raise ReplyError(f"it has no record {REPORT!r}: is the mod `quantize` in the client's app?")
+    record = _report(reply)
     for name, wanted in (("round", told.round_index), ("client", told.client)):
         if record.get(name) != wanted:
             raise ReplyError(f"it is for {name} {record.get(name)}, and {name} {wanted} was asked.")
@@ -121,7 +127,7 @@ def read_reply(reply: Message, told: Instruction, codec: Codec, num_parameters: 
         gradient_norm_sq=_number(record, "gradient-norm-sq"),
         gradient_variance=_number(record, "gradient-variance"),
         weight_range=_number(record, "weight-range"),
-        loss=_number(record, "loss", low=-math.inf),
+        loss=_number(record, "loss", low=-MOST),
     )
     num_examples = record.get("num-examples")
     if not isinstance(num_examples, int) or not 1 <= num_examples < 2**53:
@@ -129,12 +135,26 @@ def read_reply(reply: Message, told: Instruction, codec: Codec, num_parameters: 
     if told.num_bits == RAW and told.act == "train":
         forecast = None
     else:
-        forecast = Forecast(_number(record, "error-scale"), None if codec.affine else _sizes(record))
+        sizes = None if codec.affine else _sizes(record, 8.0 * _most_bytes(num_parameters))
+        forecast = Forecast(_number(record, "error-scale"), sizes)
     payload = _payload(reply, told, codec, num_parameters) if told.act == "train" else b""
     if not isinstance(payload, bytes):
         return Upload(payload, raw_payload_bits(num_parameters), report, forecast), num_examples
     size_bits = float(codec.size_bits(payload)) if payload else 0.0
     return Upload(payload, size_bits, report, forecast), num_examples
+
+
+def _report(reply: Message) -> MetricRecord:
+    if reply.has_error():
+        raise ReplyError(f"the client failed (code {reply.error.code}): {last_line(reply.error.reason)}")
+    record = reply.content.metric_records.get(REPORT)
+    if record is None:
+        raise ReplyError(f"it has no record {REPORT!r}: is the mod `quantize` in the client's app?")
+    return record
+
+
+def _most_bytes(num_parameters: int) -> int:
+    return 8 * num_parameters + SPARE_BYTES
 
 
 def _payload(reply: Message, told: Instruction, codec: Codec, num_parameters: int) -> Any:
@@ -143,7 +163,7 @@ def _payload(reply: Message, told: Instruction, codec: Codec, num_parameters: in
     if record is None or list(record) != ["payload"]:
         raise ReplyError("it has no payload.")
     array = record["payload"]
-    most = 8 * num_parameters + SPARE_BYTES
+    most = _most_bytes(num_parameters)
     if array.stype != PAYLOAD_STYPE:
         raise ReplyError(f"its payload is of type {array.stype!r}, and {PAYLOAD_STYPE!r} was asked.")
     if len(array.data) > most:
@@ -166,16 +186,16 @@ def _payload(reply: Message, told: Instruction, codec: Codec, num_parameters: in
 
 def _number(record: MetricRecord, name: str, *, low: float = 0.0) -> float:
     value = record.get(name)
-    if not isinstance(value, int | float) or not math.isfinite(value) or value < low:
-        raise ReplyError(f"{name} = {value}, and it must be a finite number{' of at least 0' if low == 0.0 else ''}.")
+    if not isinstance(value, int | float) or not low <= value <= MOST:  # NaN is neither
+        raise ReplyError(f"{name} = {value}, and it must be a number from {low:g} to {MOST:g}.")
     return float(value)
 
 
-def _sizes(record: MetricRecord) -> Any:
+def _sizes(record: MetricRecord, most: float) -> Any:
     value = record.get("forecast-bits")
     sizes = np.asarray(value if isinstance(value, list) else [], dtype=np.float64)
-    if sizes.shape != (MAX_NUM_BITS,) or not np.isfinite(sizes).all() or (sizes <= 0.0).any():
-        raise ReplyError(f"forecast-bits must be {MAX_NUM_BITS} finite sizes above 0.")
+    if sizes.shape != (MAX_NUM_BITS,) or not ((sizes > 0.0) & (sizes <= most)).all():
+        raise ReplyError(f"forecast-bits must be {MAX_NUM_BITS} sizes above 0 and up to {most:g}.")
     return sizes
 
 

@@ -10,12 +10,12 @@ from flwr.serverapp import Grid
 from flwr.supercore import log
 
 from qccf.errors import QccfError
-from qccf.flower.exchange import POLL_S, Reply, pull, push
-from qccf.flower.messages import INSTRUCTION, REPORT, Instruction, last_line
+from qccf.flower.exchange import POLL_S, Pulls, Reply, push
+from qccf.flower.messages import INSTRUCTION, Instruction, ReplyError, read_hello
 
 HELLO_TTL_S = 600.0
 AGAIN_S = 5.0
-"""After which a node whose hello failed is asked once more."""
+"""After which a node that did not say hello as it should is asked once more."""
 
 
 class AbsentError(QccfError):
@@ -31,16 +31,16 @@ class Roster:
         """Client → node."""
         self.delays_s: dict[int, float] = {}
         """Node → the shortest time of an empty reply, clocks included; an upload's own time is what exceeds it."""
-        self._waiting: dict[str, int] = {}
+        self._hellos: Pulls | None = None
         self._asked: dict[int, float] = {}
         """Node → when it may be asked again."""
 
-    def meet(self, grid: Grid, *, timeout_s: float) -> None:
-        """Wait until every client is there."""
+    def meet(self, grid: Grid, least: int, *, timeout_s: float) -> None:
+        """Wait until so many clients are there."""
         end = time.monotonic() + timeout_s
         while True:
             self.refresh(grid)
-            if len(self.nodes) == self.num_clients:
+            if len(self.nodes) >= least:
                 return
             if time.monotonic() >= end:
                 missing = sorted(set(range(self.num_clients)) - set(self.nodes))
@@ -58,9 +58,12 @@ class Roster:
         now = time.monotonic()
         new = {node for node in online if now >= self._asked.get(node, now)}
         hello = RecordDict({INSTRUCTION: Instruction("hello").record()})
-        self._waiting |= push(grid, [Message(hello, node, MessageType.TRAIN, ttl=HELLO_TTL_S) for node in sorted(new)])
-        self._asked = {node: math.inf if node in new else self._asked[node] for node in online}
-        for reply in pull(grid, self._waiting):
+        asked = push(grid, [Message(hello, node, MessageType.TRAIN, ttl=HELLO_TTL_S) for node in sorted(new)])
+        sent = set(asked.values())
+        self._asked = {node: math.inf if node in sent else self._asked.get(node, now) for node in online}
+        self._hellos = self._hellos or Pulls(grid)
+        self._hellos.add(asked)
+        while (reply := self._hellos.take()) is not None:
             self._hear(reply, online)
 
     def doubt(self, clients: Sequence[int]) -> None:
@@ -69,18 +72,24 @@ class Roster:
             if client in self.nodes:
                 self._asked.pop(self.nodes.pop(client), None)
 
+    def close(self) -> None:
+        """Wait for nobody any longer."""
+        if self._hellos is not None:
+            self._hellos.close()
+            self._hellos = None
+        self._asked = {node: again for node, again in self._asked.items() if node in self.nodes.values()}
+
     def _hear(self, reply: Reply, online: set[int]) -> None:
-        message, node = reply.message, reply.node
-        if message.has_error():
-            self._asked[node] = time.monotonic() + AGAIN_S
-            log(WARNING, "node %s did not say which client it is: %s", node, last_line(message.error.reason))
+        node = reply.node
+        if node not in online:
             return
-        record = message.content.metric_records.get(REPORT)
-        client = None if record is None else record.get("client")
-        if not isinstance(client, int) or not 0 <= client < self.num_clients:
-            log(WARNING, "node %s says that it is client %s, and there are %s.", node, client, self.num_clients)
-        elif self.nodes.get(client, node) != node and self.nodes[client] in online:
-            log(WARNING, "node %s says that it is client %s, but that is node %s.", node, client, self.nodes[client])
+        try:
+            client = read_hello(reply.message, self.num_clients)
+            if self.nodes.get(client, node) != node:
+                raise ReplyError(f"it says that it is client {client}, but that is node {self.nodes[client]}.")
+        except ReplyError as error:
+            log(WARNING, "node %s gets no work: %s", node, error)
+            self._asked[node] = time.monotonic() + AGAIN_S
         else:
             self.nodes[client] = node
             self.delays_s[node] = min(reply.seconds, self.delays_s.get(node, reply.seconds))

@@ -18,12 +18,12 @@ from flwr.supercore import log
 from qccf.config import Scenario, scenario_to_toml, settings_key
 from qccf.contracts import FloatArray, Observation
 from qccf.errors import QccfError
-from qccf.files import write_text_whole
-from qccf.flower.exchange import exchange
+from qccf.files import alone_in, write_text_whole
+from qccf.flower.exchange import exchange, look_for_objects_often
 from qccf.flower.layout import Layout
 from qccf.flower.messages import ARRAYS, CONFIG, INSTRUCTION, Instruction, ReplyError, read_reply
 from qccf.flower.rates import MeasuredRates, RateSource, SimulatedRates
-from qccf.flower.roster import Roster
+from qccf.flower.roster import AbsentError, Roster
 from qccf.learning.training import Flat
 from qccf.quantization.table import build_codec
 from qccf.simulation import checkpoint, uplink
@@ -48,7 +48,7 @@ class QccfStrategy(Strategy):
     deadline, policy and codec are the scenario's. With `out`, a checkpoint is written after each round and a server
     that is started again goes on from it. Rates are "simulated", "measured", or what a function makes of the cell.
     `throttle` has each client upload no faster than its simulated rate. After `patience` rounds in a row in which work
-    was handed out and nothing usable came back, it gives up.
+    was handed out and nothing usable came back, it gives up. When nobody is there it waits, for `join_timeout_s`.
     """
 
     def __init__(
@@ -83,6 +83,7 @@ class QccfStrategy(Strategy):
         self._seconds: dict[str, float] = {}
         self._sent: list[tuple[Message, Instruction]] = []
         self._begun = False
+        self._resumed = False
         self._layout: Layout
         self._rules: Rules
         self._cell: Cell
@@ -104,23 +105,32 @@ class QccfStrategy(Strategy):
     ) -> Result:
         """Run the rounds that are left. `timeout` is the longest that a round waits for its replies, in seconds."""
         self._timeout_s, self._evaluate, self._config = timeout, evaluate_fn, train_config or ConfigRecord()
-        result = Result()
-        self._begin(initial_arrays, grid)
-        while self._server.round_index < num_rounds:
-            server_round = self._server.round_index + 1
-            log(INFO, "[ROUND %s/%s]", server_round, num_rounds)
-            messages = list(self.configure_train(server_round, self.arrays, self._config, grid))
-            replies = exchange(grid, messages, timeout_s=timeout)
-            self._seconds = {reply.message.metadata.message_id: reply.seconds for reply in replies}
-            _, metrics = self.aggregate_train(server_round, [reply.message for reply in replies])
-            if metrics is not None:
-                result.train_metrics_clientapp[server_round] = metrics
-            if self._scores is not None:
-                result.evaluate_metrics_serverapp[server_round] = self._scores
-            self._require_life(bool(messages))
-        result.arrays = self.arrays
-        if self.out is not None:
+        if self.out is None:
+            return self._run(grid, initial_arrays, num_rounds)
+        with alone_in(self.out):
+            result = self._run(grid, initial_arrays, num_rounds)
             self._write_run()
+        return result
+
+    def _run(self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int) -> Result:
+        result = Result()
+        try:
+            self._begin(initial_arrays, grid)
+            while self._server.round_index < num_rounds:
+                server_round = self._server.round_index + 1
+                log(INFO, "[ROUND %s/%s]", server_round, num_rounds)
+                messages = list(self.configure_train(server_round, self.arrays, self._config, grid))
+                replies = exchange(grid, messages, timeout_s=self._timeout_s)
+                self._seconds = {reply.message.metadata.message_id: reply.seconds for reply in replies}
+                _, metrics = self.aggregate_train(server_round, [reply.message for reply in replies])
+                if metrics is not None:
+                    result.train_metrics_clientapp[server_round] = metrics
+                if self._scores is not None:
+                    result.evaluate_metrics_serverapp[server_round] = self._scores
+                self._require_life()
+        finally:
+            self.roster.close()
+        result.arrays = self.arrays
         return result
 
     def configure_train(
@@ -135,7 +145,7 @@ class QccfStrategy(Strategy):
         n = self._server.round_index
         if server_round != n + 1:
             raise FederationError(f"round {server_round} was asked for, but the next is {n + 1}: use strategy.start.")
-        self.roster.refresh(grid)
+        self._gather(grid)
         rates_bps = self._rates.rates_bps(n).copy()
         absent = [client for client in range(self.roster.num_clients) if client not in self.roster.nodes]
         rates_bps[absent] = 0.0
@@ -176,7 +186,8 @@ class QccfStrategy(Strategy):
         for client in lost:
             log(WARNING, "client %s sent nothing usable in round %s and counts as missed.", client, server_round)
         self.roster.doubt([client for client in lost if client not in alive])
-        self._silent_rounds = 0 if uploads or not self._sent else self._silent_rounds + 1
+        if self._sent:
+            self._silent_rounds = 0 if uploads else self._silent_rounds + 1
         self._server = close_round(
             self._server, self._rules, self._plan, uploads, self.ledger, lambda weights: self._score(weights)
         )
@@ -219,15 +230,29 @@ class QccfStrategy(Strategy):
         )
         self._rules = build_rules(self.scenario, self.policy, codec, self.seed)
         self.summary()
-        self.roster.meet(grid, timeout_s=self.join_timeout_s)
         if not self._resume():
+            self.roster.meet(grid, self.roster.num_clients, timeout_s=self.join_timeout_s)
             self._probe(arrays, grid)
         self._begun = True
+
+    def _gather(self, grid: Grid) -> None:
+        """See who is there. Everybody is waited for when a run goes on, and somebody always."""
+        if self._resumed:
+            self._resumed = False
+            try:
+                self.roster.meet(grid, self.roster.num_clients, timeout_s=self.join_timeout_s)
+            except AbsentError as error:
+                log(WARNING, "%s Going on without them.", error)
+        self.roster.meet(grid, 1, timeout_s=self.join_timeout_s)
 
     def _resume(self) -> bool:
         if self.out is None:
             return False
         found, complaints = checkpoint.latest(self.out / "checkpoints", self._fingerprint())
+        if found is None and complaints:
+            raise FederationError(
+                f"{self.out} holds checkpoints of another run, or damaged ones: take another folder, or remove them."
+            )
         for sentence in complaints:
             log(WARNING, sentence)
         if found is None:
@@ -237,6 +262,7 @@ class QccfStrategy(Strategy):
         self._enter_cell(kept.statistics.dataset_sizes)
         self._rates.restore(kept.policy_state["rates"])
         log(INFO, "going on after round %s, from %s", kept.round_index, self.out)
+        self._resumed = True
         return True
 
     def _probe(self, arrays: ArrayRecord, grid: Grid) -> None:
@@ -269,6 +295,8 @@ class QccfStrategy(Strategy):
     def _enter_cell(self, dataset_sizes: FloatArray) -> None:
         self._cell = build_world(self.scenario, self.seed, dataset_sizes).cell
         self._rates = self._make_rates(self._cell)
+        if isinstance(self._rates, MeasuredRates):
+            look_for_objects_often()
 
     def _instruction(
         self, act: Literal["probe", "train"], client: int, num_bits: int = 0, rate_bps: float = 0.0
@@ -305,8 +333,8 @@ class QccfStrategy(Strategy):
         scores = self._scores or MetricRecord()
         return float(scores.get("accuracy", np.nan)), float(scores.get("loss", np.nan))
 
-    def _require_life(self, asked: bool) -> None:
-        if asked and self._silent_rounds >= self.patience:
+    def _require_life(self) -> None:
+        if self._silent_rounds >= self.patience:
             raise FederationError(
                 f"no client sent anything usable in {self._silent_rounds} rounds in a row; the warnings above say why. "
                 "What was reached is in the checkpoint."
