@@ -11,6 +11,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MessageTy
 from flwr.clientapp import ClientApp
 from torch.nn import functional
 
+from qccf.contracts import Decision
+from qccf.control.policy import Qccf
 from qccf.errors import QccfError
 from qccf.files import alone_in
 from qccf.flower import FederationError, MeasuredRates, Meter, QccfStrategy, quantize, roster
@@ -320,6 +322,21 @@ def test_it_gives_up_when_nothing_comes_back(kind) -> None:
     with pytest.raises(FederationError, match="no client sent anything usable in 2 rounds"):
         strategy.start(grid, first_arrays(), num_rounds=9, timeout=0.3)
     assert len(strategy.ledger) == 2
+
+
+class Idle(Qccf):
+    """Schedules nobody."""
+
+    def decide(self, state, observation, rng):
+        nobody = np.zeros(len(observation.rates_bps))
+        return Decision(nobody.astype(int) - 1, nobody.astype(int), nobody)
+
+
+def test_rounds_in_which_nobody_was_to_train_are_no_reason_to_give_up() -> None:
+    settings = "policy.name=tests.flower.test_strategy:Idle"
+    strategy, grid = federation(lambda _, reply: reply, settings, patience=1)
+    strategy.start(grid, first_arrays(), num_rounds=3, timeout=0.3)
+    assert strategy.ledger.rounds()["participants"].tolist() == [0, 0, 0]
 
 
 def test_it_waits_for_somebody_and_then_says_that_nobody_is_there(tmp_path) -> None:
