@@ -193,6 +193,8 @@ class QccfStrategy(Strategy):
         )
         self._save()
         row = self.ledger.last
+        score = f", accuracy {row['test_accuracy']:.3f}" if np.isfinite(row["test_accuracy"]) else ""
+        log(INFO, "%s arrived, %.4g J so far%s", row["arrived"], row["cumulative_energy_j"], score)
         shown = ("energy_j", "cumulative_energy_j", "participants", "arrived", "missed")
         return self.arrays, MetricRecord({name: float(row[name]) for name in shown})
 
