@@ -26,6 +26,13 @@ def test_deciding_needs_only_numpy_and_scipy() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
+def test_a_flower_client_loads_only_its_own_part() -> None:
+    """Where it is deployed, its process lives for one message."""
+    heavy = ("torch", "pandas", "scipy")
+    code = f"import sys, qccf.flower; qccf.flower.quantize; print([m for m in {heavy!r} if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
 def test_help_answers_in_half_a_second() -> None:
     times = []
     for _ in range(8):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from qccf.contracts import MAX_NUM_BITS, Decision, Statistics
-from qccf.learning.training import LocalResult, Report
+from qccf.learning.reports import LocalResult, Report
 from qccf.quantization.protocol import Forecast
 from qccf.quantization.table import build_codec
 from qccf.simulation import uplink

@@ -7,7 +7,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 
 from qccf.errors import QccfError
-from qccf.learning.training import Flat
+from qccf.learning.reports import Flat
 
 
 class LayoutError(QccfError):

@@ -13,7 +13,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 
 from qccf.contracts import MAX_NUM_BITS
 from qccf.errors import QccfError
-from qccf.learning.training import Report
+from qccf.learning.reports import Report
 from qccf.quantization.codecs import raw_payload_bits
 from qccf.quantization.protocol import Codec, Forecast
 from qccf.quantization.wire import PayloadError

@@ -11,7 +11,7 @@ from flwr.app import Context, Message, MetricRecord, RecordDict
 from qccf.errors import QccfError
 from qccf.flower.layout import Layout
 from qccf.flower.messages import ARRAYS, METRICS, REPORT, Instruction, upload_content
-from qccf.learning.training import LocalResult, Report
+from qccf.learning.reports import LocalResult, Report
 from qccf.quantization.protocol import Codec
 from qccf.quantization.table import build_codec
 from qccf.simulation import uplink

@@ -24,7 +24,7 @@ from qccf.flower.layout import Layout
 from qccf.flower.messages import ARRAYS, CONFIG, INSTRUCTION, Instruction, ReplyError, read_reply
 from qccf.flower.rates import MeasuredRates, RateSource, SimulatedRates
 from qccf.flower.roster import AbsentError, Roster
-from qccf.learning.training import Flat
+from qccf.learning.reports import Flat
 from qccf.quantization.table import build_codec
 from qccf.simulation import checkpoint, uplink
 from qccf.simulation.ledger import Ledger

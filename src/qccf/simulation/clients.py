@@ -22,7 +22,8 @@ from qccf.errors import ConfigError
 from qccf.learning.datasets import Dataset
 from qccf.learning.models import build_model
 from qccf.learning.partition import partition
-from qccf.learning.training import Flat, FlatModel, LocalResult, local_update, probe, score
+from qccf.learning.reports import Flat, LocalResult
+from qccf.learning.training import FlatModel, local_update, probe, score
 from qccf.random import stream
 
 T = TypeVar("T")

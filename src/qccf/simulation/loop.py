@@ -15,7 +15,7 @@ from qccf.contracts import Constants, FloatArray
 from qccf.errors import ConfigError
 from qccf.files import write_text_whole, write_whole
 from qccf.learning.datasets import Dataset, data_folder, load_dataset
-from qccf.learning.training import Flat
+from qccf.learning.reports import Flat
 from qccf.policies import build_policy
 from qccf.quantization.protocol import Codec
 from qccf.quantization.table import build_codec

@@ -7,7 +7,7 @@ import numpy as np
 
 from qccf.contracts import BoolArray, Constants, Decision, Observation, Policy, State, Statistics
 from qccf.cost import settle
-from qccf.learning.training import Flat
+from qccf.learning.reports import Flat
 from qccf.quantization.protocol import Codec
 from qccf.random import stream
 from qccf.simulation import uplink

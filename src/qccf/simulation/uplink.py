@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qccf.contracts import MAX_NUM_BITS, Decision, FloatArray, Statistics
-from qccf.learning.training import Flat, LocalResult, Report
+from qccf.learning.reports import Flat, LocalResult, Report
 from qccf.quantization.codecs import raw_payload_bits
 from qccf.quantization.protocol import Codec, Forecast
 from qccf.random import key

@@ -8,8 +8,7 @@ from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordD
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from qccf import load_scenario
-from qccf.flower import QccfStrategy, quantize
+from qccf.flower import quantize
 from qccf.flower.messages import UPLOAD, Instruction
 from qccf.random import stream
 
@@ -54,6 +53,9 @@ def train(message: Message, context: Context) -> Message:
 
 @server.main()
 def main(grid: Grid, context: Context) -> None:
+    from qccf import load_scenario  # not for clients: their processes live for one message
+    from qccf.flower import QccfStrategy
+
     config = context.run_config
     settings = [f"federation.num_clients={config['num-clients']}", *config["settings"].split()]
     scenario = load_scenario("femnist", settings)
