@@ -60,8 +60,11 @@ def finish(federation: Loopback, out: Path) -> pd.DataFrame:
 
 
 def test_a_run_with_a_corrupt_upload_and_a_node_that_dies(federation: Loopback, tmp_path: Path) -> None:
-    """Client 1 corrupts round 2. Client 2 hangs in round 3, and its node is killed; later it comes back."""
-    config = {"rounds": 8, "out": tmp_path, "settings": SETTINGS, "timeout": 60.0, "corrupt": "1:1", "hang": "2:2"}
+    """Client 1 corrupts round 2. Client 2 hangs in round 3, and its node is killed; later it comes back.
+
+    Client 0 takes its time in round 5, so that the others do not finish before."""
+    wrong = {"corrupt": "1:1", "hang": "2:2", "linger": "0:4"}
+    config = {"rounds": 8, "out": tmp_path, "settings": SETTINGS, "timeout": 60.0, **wrong}
     federation.run(config)
     until(federation, lambda: "[ROUND 3/8]" in federation.told("run"))
     began = time.monotonic()

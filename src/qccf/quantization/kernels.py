@@ -235,9 +235,9 @@ def round_and_pack(
             if first == bounds[block + 1]:
                 block += 1
         count = end - start
-        if num_bits == 7:
+        if num_bits + 1 == 8:
             _copy(narrow[:count], as_bytes)
-        elif num_bits == 15:
+        elif num_bits + 1 == 16:
             _copy(narrow[:count], words.view(u16))
         elif num_bits <= NARROW_BITS:
             if count < CHUNK:
@@ -261,9 +261,9 @@ def unpack_and_add(packed: Any, bounds: Any, ranges: Any, num_bits: Any, weight:
         count, place = end - start, start // 8 * (num_bits + 1)
         size = (count * (num_bits + 1) + 7) // 8
         _copy(packed[place : place + size], piece[:size])
-        if num_bits == 7:
+        if num_bits + 1 == 8:
             _copy(piece[:count], narrow)
-        elif num_bits == 15:
+        elif num_bits + 1 == 16:
             _copy(piece.view(u16)[:count], narrow)
         elif num_bits <= NARROW_BITS:
             _unpack_pairs(piece, count, num_bits + 1, narrow)

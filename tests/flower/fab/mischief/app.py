@@ -38,6 +38,8 @@ def train(message: Message, context: Context) -> Message:
     told = Instruction.read(message)
     if _told(context, "hang", told):
         time.sleep(3600)
+    if _told(context, "linger", told):
+        time.sleep(45)
     weights = message.content["arrays"]["weights"].numpy()
     aim = stream(7, "aim", told.client).normal(size=SIZE).astype(np.float32)
     gradient = weights - aim
