@@ -1,4 +1,4 @@
-"""Where a training step goes: one step of 400 images on one core, by PyTorch's operators and by our kernels.
+"""Where a training step of each network goes on one core, by PyTorch's operators and by our kernels.
 
 Run: python -m benchmarks.training_step
 """
@@ -8,20 +8,27 @@ from collections.abc import Callable
 from types import ModuleType
 
 import torch
+from torch import nn
 
 from qccf.learning import convolution, winograd
-from qccf.learning.models import FemnistCnn
+from qccf.learning.models import Cifar10Cnn, FemnistCnn
 from qccf.learning.training import FlatModel
 from qccf.simulation.clients import keep_freed_memory
 
 STEPS = 10
+SAMPLES = 400
+NETWORKS: tuple[tuple[Callable[[], nn.Module], tuple[int, ...], int], ...] = (
+    (FemnistCnn, (28, 28), 62),
+    (Cifar10Cnn, (32, 32, 3), 10),
+)
 PARTS: dict[str, tuple[tuple[ModuleType, str], ...]] = {
     "matrix products": ((torch, "bmm"), (torch, "baddbmm")),
     "Winograd's transforms, with pooling": tuple(
         (winograd, name)
-        for name in ("transform_images", "transform_images_adjoint", "pool_products", "pool_products_adjoint")
+        for forward in ("transform_images", "pool_products", "sum_products")
+        for name in (forward, f"{forward}_adjoint")
     ),
-    "the first layer": ((convolution, "_forward"), (convolution, "_backward")),
+    "a first layer of one channel": ((convolution, "_forward"), (convolution, "_backward")),
 }
 
 
@@ -35,9 +42,9 @@ def timed(work: Callable[..., object], spent: dict[str, float], part: str) -> Ca
     return call
 
 
-def step_ms(model: FlatModel) -> float:
-    images = torch.randint(0, 256, (400, 28, 28), dtype=torch.uint8)
-    labels = torch.randint(0, 62, (400,))
+def step_ms(model: FlatModel, shape: tuple[int, ...], classes: int) -> float:
+    images = torch.randint(0, 256, (SAMPLES, *shape), dtype=torch.uint8)
+    labels = torch.randint(0, classes, (SAMPLES,))
     model.gradient_at(images, labels)
     started = time.perf_counter()
     for _ in range(STEPS):
@@ -45,25 +52,33 @@ def step_ms(model: FlatModel) -> float:
     return 1e3 * (time.perf_counter() - started) / STEPS
 
 
-def main() -> None:
-    keep_freed_memory()
-    torch.set_num_threads(1)
-    model = FlatModel(FemnistCnn(), device="cpu", precision="fp32")
-    fits = convolution._fits
-    convolution._fits = lambda _: False
-    plain = step_ms(model)
-    convolution._fits = fits
-    ours = step_ms(model)
+def measure(network: Callable[[], nn.Module], shape: tuple[int, ...], classes: int) -> None:
+    model = FlatModel(network(), device="cpu", precision="fp32")
+    plain = convolution._plain
+    convolution._plain = lambda _: False
+    by_pytorch = step_ms(model, shape, classes)
+    convolution._plain = plain
+    ours = step_ms(model, shape, classes)
     spent = dict.fromkeys(PARTS, 0.0)
+    originals = {(module, name): getattr(module, name) for parts in PARTS.values() for module, name in parts}
     for part, functions in PARTS.items():
         for module, name in functions:
             setattr(module, name, timed(getattr(module, name), spent, part))
-    watched = step_ms(model)
-    print("| a step of 400 images, one core | ms |\n|---|---|")
-    print(f"| PyTorch's operators | {plain:.0f} |\n| our kernels | {ours:.0f} |")
+    watched = step_ms(model, shape, classes)
+    for (module, name), original in originals.items():
+        setattr(module, name, original)
+    print(f"\n| {network.__name__}, a step of {SAMPLES} images, one core | ms |\n|---|---|")
+    print(f"| PyTorch's operators | {by_pytorch:.0f} |\n| our kernels | {ours:.0f} ({by_pytorch / ours:.2f} x) |")
     parts = {part: 1e3 * seconds / (STEPS + 1) for part, seconds in spent.items()}
     for part, ms in {**parts, "everything else": watched - sum(parts.values())}.items():
         print(f"| of which {part} | {ms:.0f} |")
+
+
+def main() -> None:
+    keep_freed_memory()
+    torch.set_num_threads(1)
+    for network in NETWORKS:
+        measure(*network)
 
 
 if __name__ == "__main__":

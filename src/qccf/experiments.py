@@ -50,7 +50,7 @@ class Scale:
 
     `small` is what two hours a task allow on two cores: 3 seeds of 5 policies at 2 β and of 4 more V are 42 runs of 60
     rounds, 2,520 rounds. A round of 10 clients with 1,200 samples takes 6.3 s there, one with 0.4 of them 2.5 s: 1.8 h,
-    and evaluating 1,000 samples a round brings it to about 2 h. A sample of CIFAR-10 takes 2.1 times as long.
+    and evaluating 1,000 samples a round brings it to about 2 h. A sample of CIFAR-10 takes half as long again.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""5×5 convolution, 2×2 max-pooling and ReLU as one layer, fast on a CPU.
+"""5×5 convolutions that are fast on a CPU, one of them with 2×2 max-pooling and ReLU as one layer.
 
-In float32 on a CPU the layer runs kernels of our own: a direct sum for the first layer (one input channel), Winograd's
-products for the others, both with pooling and ReLU in the same pass over memory. Everywhere else (other devices, bf16,
+In float32 on a CPU the layers run kernels of our own: a direct sum where there is one input channel, Winograd's
+products for the others, with pooling and ReLU in the same pass over memory. Everywhere else (other devices, bf16,
 other shapes) it is PyTorch's operators, which compute the same function.
 """
 
@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from qccf.learning.winograd import NOBODY, ConvolvePoolRelu, F
+from qccf.learning.winograd import NOBODY, Convolve, ConvolvePoolRelu, F
 
 _compiled = numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
 
@@ -111,7 +111,7 @@ class ConvPoolRelu(nn.Conv2d):
         super().__init__(in_channels, out_channels, 5, padding=2)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        if not _fits(images):
+        if not (_plain(images) and images.shape[2] % 2 == 0 and images.shape[3] % 2 == 0):
             return functional.relu(functional.max_pool2d(super().forward(images), 2))
         if self.in_channels == 1 and not images.requires_grad:
             pooled = _FromOneChannel.apply(images[:, 0].contiguous(), self.weight, self.bias)  # type: ignore[no-untyped-call]
@@ -121,6 +121,18 @@ class ConvPoolRelu(nn.Conv2d):
         return pooled.permute(0, 3, 1, 2)
 
 
-def _fits(images: torch.Tensor) -> bool:
-    plain = images.device.type == "cpu" and images.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-    return plain and images.shape[2] % 2 == 0 and images.shape[3] % 2 == 0
+class Conv5x5(nn.Conv2d):
+    """A 5×5 convolution without padding. Worth its transforms where there are many channels on both sides."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__(in_channels, out_channels, 5)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if not _plain(images):
+            return super().forward(images)
+        last = images.permute(0, 2, 3, 1).contiguous()
+        return Convolve.apply(last, self.weight, self.bias).permute(0, 3, 1, 2)  # type: ignore[no-untyped-call]
+
+
+def _plain(images: torch.Tensor) -> bool:
+    return images.device.type == "cpu" and images.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from qccf import plugins
-from qccf.learning.convolution import ConvPoolRelu
+from qccf.learning.convolution import Conv5x5, ConvPoolRelu
 
 
 class FemnistCnn(nn.Module):
@@ -33,7 +33,7 @@ class Cifar10Cnn(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.first = nn.Conv2d(3, 64, 5)
-        self.second = nn.Conv2d(64, 64, 5)
+        self.second = Conv5x5(64, 64)
         self.head = nn.Sequential(nn.Linear(1024, 384), nn.ReLU(), nn.Linear(384, 192), nn.ReLU(), nn.Linear(192, 10))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:

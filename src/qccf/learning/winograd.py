@@ -1,4 +1,4 @@
-"""A 5×5 convolution as 64 small matrix products, with max-pooling and ReLU in the same pass.
+"""A 5×5 convolution as 64 small matrix products, where it fits with max-pooling and ReLU in the same pass.
 
 A tile of 4×4 outputs needs 8×8 inputs. Both are read as polynomials at eight points (0, ±1, ±2, ±½ and infinity) in
 each direction, where a convolution is a product point by point: 64 multiplications in place of 400. In float32 the
@@ -7,6 +7,7 @@ result is within some 1e-5 of the direct sum. Images are [sample, row, column, c
 what the compiler vectorises.
 """
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numba
@@ -77,16 +78,16 @@ def _from_points_adjoint(y0: Any, y1: Any, y2: Any, y3: Any) -> Any:
 
 
 @_compiled
-def transform_images(images: Any, out: Any) -> None:
-    """Tiles of images that are padded with zeros, at the 64 points."""
+def transform_images(images: Any, border: int, out: Any) -> None:
+    """Tiles of images with a border of zeros, at the 64 points."""
     samples, height, width, channels = images.shape
-    down, across = (height + 3) // 4, (width + 3) // 4
+    down, across = (height + 2 * border - 1) // 4, (width + 2 * border - 1) // 4
     padded = np.zeros((4 * down + 4, 4 * across + 4, channels), F)
     rows = np.empty((8, 8, channels), F)
     t = 0
     for n in range(samples):
         for i in range(height):
-            padded[2 + i, 2 : 2 + width] = images[n, i]
+            padded[border + i, border : border + width] = images[n, i]
         for tile in range(down * across):
             top, left = 4 * (tile // across), 4 * (tile % across)
             for i in range(8):
@@ -120,10 +121,10 @@ def transform_images(images: Any, out: Any) -> None:
 
 
 @_compiled
-def transform_images_adjoint(tiles: Any, images: Any) -> None:
+def transform_images_adjoint(tiles: Any, border: int, images: Any) -> None:
     """The gradient of images from that of their transformed tiles."""
     samples, height, width, channels = images.shape
-    down, across = (height + 3) // 4, (width + 3) // 4
+    down, across = (height + 2 * border - 1) // 4, (width + 2 * border - 1) // 4
     padded = np.empty((4 * down + 4, 4 * across + 4, channels), F)
     rows = np.empty((8, 8, channels), F)
     t = 0
@@ -168,7 +169,99 @@ def transform_images_adjoint(tiles: Any, images: Any) -> None:
                     d[7, c] += d7
             t += 1
         for i in range(height):
-            images[n, i] = padded[2 + i, 2 : 2 + width]
+            images[n, i] = padded[border + i, border : border + width]
+
+
+@_compiled
+def _tile_of_outputs(products: Any, t: int, columns: Any, y: Any) -> None:
+    """The 4×4 outputs `y` of tile `t`; `columns` is room to work in."""
+    channels = y.shape[2]
+    for j in range(8):
+        for c in range(channels):
+            columns[0, j, c], columns[1, j, c], columns[2, j, c], columns[3, j, c] = _from_points(
+                products[j, t, c],
+                products[8 + j, t, c],
+                products[16 + j, t, c],
+                products[24 + j, t, c],
+                products[32 + j, t, c],
+                products[40 + j, t, c],
+                products[48 + j, t, c],
+                products[56 + j, t, c],
+            )
+    for i in range(4):
+        m = columns[i]
+        for c in range(channels):
+            y[i, 0, c], y[i, 1, c], y[i, 2, c], y[i, 3, c] = _from_points(
+                m[0, c], m[1, c], m[2, c], m[3, c], m[4, c], m[5, c], m[6, c], m[7, c]
+            )
+
+
+@_compiled
+def _tile_of_outputs_adjoint(y: Any, columns: Any, products: Any, t: int) -> None:
+    channels = y.shape[2]
+    for j in range(4):
+        for c in range(channels):
+            (
+                columns[0, j, c],
+                columns[1, j, c],
+                columns[2, j, c],
+                columns[3, j, c],
+                columns[4, j, c],
+                columns[5, j, c],
+                columns[6, j, c],
+                columns[7, j, c],
+            ) = _from_points_adjoint(y[0, j, c], y[1, j, c], y[2, j, c], y[3, j, c])
+    for i in range(8):
+        m, p = columns[i], 8 * i
+        for c in range(channels):
+            (
+                products[p, t, c],
+                products[p + 1, t, c],
+                products[p + 2, t, c],
+                products[p + 3, t, c],
+                products[p + 4, t, c],
+                products[p + 5, t, c],
+                products[p + 6, t, c],
+                products[p + 7, t, c],
+            ) = _from_points_adjoint(m[0, c], m[1, c], m[2, c], m[3, c])
+
+
+@_compiled
+def sum_products(products: Any, bias: Any, outputs: Any) -> None:
+    """From products to the convolution itself."""
+    samples, height, width, channels = outputs.shape
+    down, across = (height + 3) // 4, (width + 3) // 4
+    columns, y = np.empty((4, 8, channels), F), np.empty((4, 4, channels), F)
+    t = 0
+    for n in range(samples):
+        for tile in range(down * across):
+            top, left = 4 * (tile // across), 4 * (tile % across)
+            _tile_of_outputs(products, t, columns, y)
+            for i in range(min(4, height - top)):
+                for j in range(min(4, width - left)):
+                    for c in range(channels):
+                        outputs[n, top + i, left + j, c] = y[i, j, c] + bias[c]
+            t += 1
+
+
+@_compiled
+def sum_products_adjoint(gradients: Any, products: Any, bias_gradient: Any) -> None:
+    """The gradient of the products, and of the bias, from that of the outputs."""
+    samples, height, width, channels = gradients.shape
+    down, across = (height + 3) // 4, (width + 3) // 4
+    columns, y = np.empty((8, 4, channels), F), np.empty((4, 4, channels), F)
+    t = 0
+    for n in range(samples):
+        for tile in range(down * across):
+            top, left = 4 * (tile // across), 4 * (tile % across)
+            y[:] = F(0.0)
+            for i in range(min(4, height - top)):
+                for j in range(min(4, width - left)):
+                    for c in range(channels):
+                        y[i, j, c] = gradients[n, top + i, left + j, c]
+                        bias_gradient[c] += y[i, j, c]
+            _tile_of_outputs_adjoint(y, columns, products, t)
+            t += 1
 
 
 @_compiled
@@ -182,24 +275,7 @@ def pool_products(products: Any, bias: Any, pooled: Any, passed: Any) -> None:
     for n in range(samples):
         for tile in range(down * across):
             top, left = 2 * (tile // across), 2 * (tile % across)
-            for j in range(8):
-                for c in range(channels):
-                    columns[0, j, c], columns[1, j, c], columns[2, j, c], columns[3, j, c] = _from_points(
-                        products[j, t, c],
-                        products[8 + j, t, c],
-                        products[16 + j, t, c],
-                        products[24 + j, t, c],
-                        products[32 + j, t, c],
-                        products[40 + j, t, c],
-                        products[48 + j, t, c],
-                        products[56 + j, t, c],
-                    )
-            for i in range(4):
-                m = columns[i]
-                for c in range(channels):
-                    y[i, 0, c], y[i, 1, c], y[i, 2, c], y[i, 3, c] = _from_points(
-                        m[0, c], m[1, c], m[2, c], m[3, c], m[4, c], m[5, c], m[6, c], m[7, c]
-                    )
+            _tile_of_outputs(products, t, columns, y)
             for i in range(min(2, height - top)):
                 for j in range(min(2, width - left)):
                     for c in range(channels):
@@ -243,31 +319,7 @@ def pool_products_adjoint(gradients: Any, passed: Any, products: Any, bias_gradi
                         y[2 * i + 1, 2 * j, c] = value if which == 2 else zero
                         y[2 * i + 1, 2 * j + 1, c] = value if which == 3 else zero
                         bias_gradient[c] += value if which != NOBODY else zero
-            for j in range(4):
-                for c in range(channels):
-                    (
-                        columns[0, j, c],
-                        columns[1, j, c],
-                        columns[2, j, c],
-                        columns[3, j, c],
-                        columns[4, j, c],
-                        columns[5, j, c],
-                        columns[6, j, c],
-                        columns[7, j, c],
-                    ) = _from_points_adjoint(y[0, j, c], y[1, j, c], y[2, j, c], y[3, j, c])
-            for i in range(8):
-                m, p = columns[i], 8 * i
-                for c in range(channels):
-                    (
-                        products[p, t, c],
-                        products[p + 1, t, c],
-                        products[p + 2, t, c],
-                        products[p + 3, t, c],
-                        products[p + 4, t, c],
-                        products[p + 5, t, c],
-                        products[p + 6, t, c],
-                        products[p + 7, t, c],
-                    ) = _from_points_adjoint(m[0, c], m[1, c], m[2, c], m[3, c])
+            _tile_of_outputs_adjoint(y, columns, products, t)
             t += 1
 
 
@@ -290,45 +342,89 @@ class ConvolvePoolRelu(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, images: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        samples, height, width, inputs = images.shape
-        outputs = len(bias)
-        points = (_KERNEL @ weight.permute(2, 3, 1, 0).reshape(25, -1)).view(64, inputs, outputs)
-        pooled = torch.empty(samples, height // 2, width // 2, outputs)
-        passed = np.empty(pooled.shape, np.uint8)
-        for part in _blocks(samples):
-            block = images[part].numpy()
-            tiles, products = _work(block.shape, inputs), _work(block.shape, outputs)
-            transform_images(block, tiles.numpy())
-            torch.bmm(tiles, points, out=products)
-            pool_products(products.numpy(), bias.numpy(), pooled[part].numpy(), passed[part])
+        samples, height, width, _ = images.shape
+        pooled = torch.empty(samples, height // 2, width // 2, len(bias))
+        ctx.passed = np.empty(pooled.shape, np.uint8)
+        points = _kernel_at_points(weight)
+        for part, products in _products(images, points, 2):
+            pool_products(products, bias.numpy(), pooled[part].numpy(), ctx.passed[part])
         ctx.save_for_backward(images, points)
-        ctx.passed = passed
         return pooled
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         images, points = ctx.saved_tensors
-        _, inputs, outputs = points.shape
         received = gradients[0].contiguous()
-        images_gradient = torch.empty_like(images)
-        points_gradient = torch.zeros_like(points)
-        bias_gradient = torch.zeros(outputs)
-        for part in _blocks(len(images)):
-            block = images[part].numpy()
-            tiles, products = _work(block.shape, inputs), _work(block.shape, outputs)
-            transform_images(block, tiles.numpy())
-            pool_products_adjoint(received[part].numpy(), ctx.passed[part], products.numpy(), bias_gradient.numpy())
-            torch.baddbmm(points_gradient, tiles.transpose(1, 2), products, out=points_gradient)
-            torch.bmm(products, points.transpose(1, 2), out=tiles)
-            transform_images_adjoint(tiles.numpy(), images_gradient[part].numpy())
-        weight_gradient = (_KERNEL.T @ points_gradient.view(64, -1)).view(5, 5, inputs, outputs).permute(3, 2, 0, 1)
-        return images_gradient, weight_gradient, bias_gradient
+        bias_gradient = torch.zeros(points.shape[2])
+
+        def to_products(part: slice, products: FloatArray) -> None:
+            pool_products_adjoint(received[part].numpy(), ctx.passed[part], products, bias_gradient.numpy())
+
+        return *_products_adjoint(images, points, 2, to_products), bias_gradient
+
+
+class Convolve(torch.autograd.Function):
+    """A 5×5 convolution without padding, of float32 images [sample, row, column, channel] on the CPU."""
+
+    @staticmethod
+    def forward(ctx: Any, images: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        samples, height, width, _ = images.shape
+        outputs = torch.empty(samples, height - 4, width - 4, len(bias))
+        points = _kernel_at_points(weight)
+        for part, products in _products(images, points, 0):
+            sum_products(products, bias.numpy(), outputs[part].numpy())
+        ctx.save_for_backward(images, points)
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        images, points = ctx.saved_tensors
+        received = gradients[0].contiguous()
+        bias_gradient = torch.zeros(points.shape[2])
+
+        def to_products(part: slice, products: FloatArray) -> None:
+            sum_products_adjoint(received[part].numpy(), products, bias_gradient.numpy())
+
+        return *_products_adjoint(images, points, 0, to_products), bias_gradient
+
+
+def _kernel_at_points(weight: torch.Tensor) -> torch.Tensor:
+    outputs, inputs = weight.shape[:2]
+    return (_KERNEL @ weight.permute(2, 3, 1, 0).reshape(25, -1)).view(64, inputs, outputs)
+
+
+def _products(images: torch.Tensor, points: torch.Tensor, border: int) -> Iterator[tuple[slice, FloatArray]]:
+    """The products of each block of samples."""
+    for part in _blocks(len(images)):
+        tiles, products = _work(images[part], points, border)
+        transform_images(images[part].numpy(), border, tiles.numpy())
+        torch.bmm(tiles, points, out=products)
+        yield part, products.numpy()
+
+
+def _products_adjoint(
+    images: torch.Tensor, points: torch.Tensor, border: int, to_products: Callable[[slice, FloatArray], None]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gradients of the images and of the kernel, from that of the products, which `to_products` fills in by blocks."""
+    _, inputs, outputs = points.shape
+    images_gradient, points_gradient = torch.empty_like(images), torch.zeros_like(points)
+    for part in _blocks(len(images)):
+        tiles, products = _work(images[part], points, border)
+        transform_images(images[part].numpy(), border, tiles.numpy())
+        to_products(part, products.numpy())
+        torch.baddbmm(points_gradient, tiles.transpose(1, 2), products, out=points_gradient)
+        torch.bmm(products, points.transpose(1, 2), out=tiles)
+        transform_images_adjoint(tiles.numpy(), border, images_gradient[part].numpy())
+    weight_gradient = (_KERNEL.T @ points_gradient.view(64, -1)).view(5, 5, inputs, outputs).permute(3, 2, 0, 1)
+    return images_gradient, weight_gradient
 
 
 def _blocks(samples: int) -> list[slice]:
     return [slice(start, start + _BLOCK) for start in range(0, samples, _BLOCK)]
 
 
-def _work(block_shape: tuple[int, ...], channels: int) -> torch.Tensor:
-    samples, height, width, _ = block_shape
-    return torch.empty(64, samples * ((height + 3) // 4) * ((width + 3) // 4), channels)
+def _work(block: torch.Tensor, points: torch.Tensor, border: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Room for the tiles of a block and for their products."""
+    samples, height, width, _ = block.shape
+    count = samples * ((height + 2 * border - 1) // 4) * ((width + 2 * border - 1) // 4)
+    return torch.empty(64, count, points.shape[1]), torch.empty(64, count, points.shape[2])
