@@ -42,9 +42,12 @@ def test_smoke_runs_is_interrupted_and_goes_on(tmp_path: Path) -> None:
     tree = json.loads((tmp_path / "reproduction.json").read_text())
     assert len(tree["runs"]) == 24
     assert tree["unfinished"] == 0
-    assert all(_finished(tmp_path / name / "summary.json") for name in tree["runs"])
+    assert len(tree["varied"]) == 3
+    assert all(_finished(tmp_path / name / "summary.json") for name in [*tree["runs"], *tree["varied"]])
     assert {path: (path / "rounds.parquet").stat().st_mtime_ns for path in finished} == before, "nothing runs twice"
-    assert "24 training runs, 2 seeds, 3 rounds on handwriting (synthetic)" in (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert "24 training runs, 2 seeds, 3 rounds on handwriting (synthetic)" in page
+    assert "10 dB, trained" in page
 
 
 def _finished(summary: Path) -> bool:

@@ -6,9 +6,20 @@ import pytest
 
 from qccf.config import load_scenario
 from qccf.errors import ConfigError
-from qccf.experiments import FIGURES, SCALES, TASKS, Chosen, choose_data, figure_tasks, reproduction_jobs, task_scenario
+from qccf.experiments import (
+    FIGURES,
+    SCALES,
+    TASKS,
+    Chosen,
+    choose_data,
+    figure_tasks,
+    reproduction_jobs,
+    task_scenario,
+    varied_jobs,
+)
 from qccf.learning.datasets import DATASETS
 from qccf.policies import POLICIES
+from qccf.studies import FACTORS
 
 FEMNIST = Chosen(TASKS["femnist"], "handwriting")
 CIFAR = Chosen(TASKS["cifar10"], "cifar10")
@@ -47,6 +58,26 @@ def test_figures_need_the_papers_runs_and_share_them() -> None:
     everything = plan(list(FIGURES))
     assert len({job.folder for job in everything}) == len(everything) == 2 * (30 + 12)
     assert {job.seed for job in everything[:28]} == {0}, "seed by seed, so that a part is a comparison"
+
+
+def test_varied_runs_change_one_setting_of_the_first_task() -> None:
+    """Each changes a value that the savings study tries as well, so that it has a place in that figure."""
+    jobs = varied_jobs(SCALES["small"], [CIFAR, FEMNIST], ["federation.seed=7"], runs=Path("v"), data_dir=Path("d"))
+    assert len({job.folder for job in jobs}) == len(jobs) == 4 * 3
+    assert {job.policy for job in jobs} == {"qccf", "principle", "same-size"}
+    assert {job.seed for job in jobs} == {7}
+    usual = task_scenario(FEMNIST, SCALES["small"], ["federation.seed=7"], beta=300, weight=100.0).model_dump()
+    factors = {factor.key: factor.values for factor in FACTORS}
+    for job in jobs:
+        assert job.scenario.learning.model == "femnist-cnn"
+        own = job.scenario.model_dump()
+        changed = {f"{s}.{k}": v for s, values in own.items() for k, v in values.items() if usual[s][k] != v}
+        assert len(changed) == 1
+        ((key, value),) = changed.items()
+        assert value in factors[key]
+        assert key in job.label
+    assert len(varied_jobs(SCALES["smoke"], [FEMNIST], [], runs=Path("v"), data_dir=Path("d"))) == 3
+    assert len(varied_jobs(SCALES["full"], [FEMNIST], [], runs=Path("v"), data_dir=Path("d"))) == 36
 
 
 def test_every_run_is_of_the_papers_codec_and_exactly_solved() -> None:

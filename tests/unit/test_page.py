@@ -111,6 +111,13 @@ def test_only_runs_that_differ_in_one_factor_are_points_of_it() -> None:
     assert trained_rows([changed(radio={"gain_db": 10.0}, learning={"smoothness": 0.05})]) == []
     assert trained_rows([made_family({"qccf": AS_CLAIMED["qccf"]}, seeds=2)]) == []
 
+    varied = changed(radio={"gain_db": 10.0}).records
+    cut = [replace(r, summary={**r.summary, "finished": False}) for r in changed(learning={"smoothness": 0.05}).records]
+    page = build_report(family.records, made_studies(), Manifest(), "", [*varied, *cut]).page
+    assert "10 dB, trained" in page
+    assert "0.05, trained" not in page, "a run that has not ended"
+    assert page.count('<table class="claims') == 1
+
 
 def test_runs_on_the_same_data_are_told_apart() -> None:
     record = made_record("qccf", 0)
@@ -125,11 +132,12 @@ def test_runs_on_the_same_data_are_told_apart() -> None:
 
 def test_notes_and_manifests_of_all_folders_come_together(tmp_path, monkeypatch) -> None:
     seen = []
-    monkeypatch.setattr(command, "build_report", lambda *parts: (seen.append(parts[-1]), Report("page", {}, []))[1])
+    monkeypatch.setattr(command, "build_report", lambda *parts: (seen.append(parts[3]), Report("page", {}, []))[1])
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / NAME).write_text(NOTES)
     folders = [tmp_path / "a", tmp_path / "b"]
-    command.write_report(tmp_path / "page.html", [], [], Manifest(), notes=[folder / NAME for folder in folders])
+    notes = [folder / NAME for folder in folders]
+    command.write_report(tmp_path / "page.html", command.Found(), Manifest(), notes=notes)
     assert seen == [NOTES]
     assert (tmp_path / "page.html").read_text() == "page"
     left_out, failed = (("cifar10", "not here"),), (("a run", "broke"),)

@@ -136,6 +136,14 @@ def test_the_page_says_what_was_done(reproduced: Path) -> None:
     assert str(reproduced.parent) not in text, "the page must not name a machine's folders"
 
 
+def test_runs_with_a_setting_changed_are_no_experiment_of_the_paper(reproduced: Path, tmp_path: Path) -> None:
+    tree = json.loads((reproduced / "reproduction.json").read_text())
+    assert len(tree["varied"]) == 3
+    assert main(["report", str(reproduced), "--out", str(tmp_path / "again.html")]) == 0
+    for page in (reproduced / "report.html", tmp_path / "again.html"):
+        assert page.read_text().count('<table class="claims') == 1
+
+
 def test_curves_are_means_with_intervals_over_seeds(reproduced: Path) -> None:
     import pandas as pd
 

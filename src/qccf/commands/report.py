@@ -4,6 +4,7 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,26 +20,43 @@ from qccf.report.records import find_runs, find_studies, read_record, read_study
 MANIFEST = "reproduction.json"
 
 
+@dataclass(frozen=True)
+class Found:
+    """Where the runs of a report are, those with one setting changed (for the savings alone), and the studies."""
+
+    runs: list[Path] = field(default_factory=list)
+    varied: list[Path] = field(default_factory=list)
+    studies: list[Path] = field(default_factory=list)
+
+    def __add__(self, other: "Found") -> "Found":
+        return Found(self.runs + other.runs, self.varied + other.varied, self.studies + other.studies)
+
+
+def planned(folder: Path, tree: dict[str, Any]) -> Found:
+    """What there is of a reproduction's plan."""
+    runs, varied = (
+        [folder / name for name in names if (folder / name / "summary.json").exists()]
+        for names in (tree["runs"], tree.get("varied", []))
+    )
+    return Found(runs, varied, [folder / name for name in tree["studies"] if (folder / name).exists()])
+
+
 def report_command(options: argparse.Namespace) -> int:
     """The page of any runs; of a reproduction, those of its last plan."""
     folders: list[Path] = options.folders
     manifests = [read_manifest(folder) for folder in folders if (folder / MANIFEST).exists()]
-    runs: list[Path] = []
-    studies: list[Path] = []
+    found = Found()
     for folder in folders:
         if (folder / MANIFEST).exists():
-            tree = read_manifest(folder)
-            runs += [folder / name for name in tree["runs"] if (folder / name / "summary.json").exists()]
-            studies += [folder / name for name in tree["studies"] if (folder / name).exists()]
+            found += planned(folder, read_manifest(folder))
         else:
-            runs += find_runs([folder])
-            studies += find_studies([folder])
-    if not runs:
+            found += Found(find_runs([folder]), [], find_studies([folder]))
+    if not found.runs:
         raise QccfError(f"{', '.join(map(str, folders))}: no run here has come to its first summary.")
     out: Path = options.out or folders[0] / "report.html"
     require_writable(out.parent)
     manifest = _together([manifest_of(tree) for tree in manifests])
-    report = write_report(out, runs, studies, manifest, notes=[folder / NOTES for folder in folders])
+    report = write_report(out, found, manifest, notes=[folder / NOTES for folder in folders])
     console = Console()
     say(console, report, out)
     return 0
@@ -47,7 +65,7 @@ def report_command(options: argparse.Namespace) -> int:
 def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         tree: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        _ = manifest_of(tree), [*tree["runs"], *tree["studies"]]
+        _ = manifest_of(tree), [*tree["runs"], *tree.get("varied", []), *tree["studies"]]
         return tree
     except (OSError, ValueError, KeyError, TypeError):
         raise QccfError(f"{folder / MANIFEST} cannot be read: run `qccf reproduce` again, it goes on.") from None
@@ -74,13 +92,11 @@ def _together(manifests: Sequence[Manifest]) -> Manifest:
     )
 
 
-def write_report(
-    out: Path, runs: list[Path], studies: list[Path], manifest: Manifest, *, notes: Sequence[Path]
-) -> Report:
+def write_report(out: Path, found: Found, manifest: Manifest, *, notes: Sequence[Path]) -> Report:
     """The page, and its figures as files in `figures` beside it; `notes` are read where they exist."""
     written = "\n\n".join(path.read_text(encoding="utf-8") for path in notes if path.is_file())
-    records, results = [read_record(path) for path in runs], [read_study(path) for path in studies]
-    report = build_report(records, results, manifest, written)
+    records, varied = ([read_record(path) for path in paths] for paths in (found.runs, found.varied))
+    report = build_report(records, [read_study(path) for path in found.studies], manifest, written, varied)
     for name, data in report.files.items():
         write_whole(out.parent / "figures" / name, partial(_write_bytes, data))
     write_text_whole(out, report.page)

@@ -11,15 +11,18 @@ from rich.console import Console
 from qccf.batch import Job, Progress, run_batch
 from qccf.commands.batch_view import BatchView, farewell
 from qccf.commands.engines import build_engine, check_engine, cores_of_a_run
-from qccf.commands.report import MANIFEST, manifest_of, say, write_report
+from qccf.commands.report import MANIFEST, manifest_of, planned, say, write_report
 from qccf.errors import ConfigError, QccfError
-from qccf.experiments import FIGURES, SCALES, TASKS, Chosen, Scale, choose_data, reproduction_jobs
+from qccf.experiments import FIGURES, SCALES, TASKS, Chosen, Scale, choose_data, reproduction_jobs, varied_jobs
 from qccf.files import require_writable, write_text_whole
 from qccf.learning.datasets import data_folder
 from qccf.report.diagnosis import NOTES
 from qccf.simulation.training_job import TrainingJob
 from qccf.studies import RESULT, study_jobs
 from qccf.world import build_world
+
+VARIED_RUNS = "varied"
+"""The folder of the runs with one setting changed."""
 
 
 def reproduce_command(options: argparse.Namespace) -> int:
@@ -34,13 +37,18 @@ def reproduce_command(options: argparse.Namespace) -> int:
     overrides = [f"execution.workers={cores_of_a_run(options)}", *options.overrides]
     training = reproduction_jobs(figures, scale, chosen, overrides, runs=out / "runs", data_dir=data_dir)
     _refuse_early(training, figures, chosen)
-    studies = _studies(figures, scale, out)
+    varied, studies = [], []
+    if options.figure == "all":  # they belong to no single figure: they come with all of them
+        varied = varied_jobs(scale, chosen, overrides, runs=out / VARIED_RUNS, data_dir=data_dir)
+        studies = study_jobs(scale.study_seeds, scale.study_rounds, out / "studies", brief=scale.name == "smoke")
     require_writable(out)
-    jobs: list[Job] = [*training, *studies]
+    jobs: list[Job] = [*training, *varied, *studies]
     for one in chosen:
         words = f"not run: {one.reason}" if one.reason else f"data: {one.dataset}"
         console.print(f"{one.task.name}: {words}", soft_wrap=True, highlight=False)
-    console.print(f"{len(training)} runs and {len(studies)} studies in {out}", soft_wrap=True, highlight=False)
+    console.print(
+        f"{len(training) + len(varied)} runs and {len(studies)} studies in {out}", soft_wrap=True, highlight=False
+    )
     with BatchView(console) as view:
         progress = run_batch(jobs, build_engine(options), listener=view.update)
     _write_manifest(out, options, scale, chosen, jobs, progress)
@@ -50,11 +58,10 @@ def reproduce_command(options: argparse.Namespace) -> int:
 def _finish(console: Console, out: Path, progress: Progress) -> int:
     """The report of what there is, and how it ended."""
     tree = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
-    runs = [out / name for name in tree["runs"] if (out / name / "summary.json").exists()]
-    if runs:
-        studies = [out / name for name in tree["studies"] if (out / name).exists()]
+    found = planned(out, tree)
+    if found.runs:
         page = out / "report.html"
-        say(console, write_report(page, runs, studies, manifest_of(tree), notes=[out / NOTES]), page)
+        say(console, write_report(page, found, manifest_of(tree), notes=[out / NOTES]), page)
     return farewell(console, progress)
 
 
@@ -75,27 +82,21 @@ def _refuse_early(training: Sequence[TrainingJob], figures: list[str], chosen: l
         build_world(job.scenario, job.seed)
 
 
-def _studies(figures: list[str], scale: Scale, out: Path) -> Sequence[Job]:
-    """They belong to no single figure: they come with all of them."""
-    if len(figures) < len(FIGURES):
-        return []
-    return study_jobs(scale.study_seeds, scale.study_rounds, out / "studies", brief=scale.name == "smoke")
-
-
 def _write_manifest(
     out: Path, options: argparse.Namespace, scale: Scale, chosen: list[Chosen], jobs: Sequence[Job], progress: Progress
 ) -> None:
     words = ["qccf", "reproduce", options.figure, "--scale", scale.name, "--tasks", options.tasks]
     for override in options.overrides:
         words += ["--set", override]
-    folders = [str(job.folder.relative_to(out)) for job in jobs]
+    folders = [job.folder.relative_to(out).as_posix() for job in jobs]
     tree = {
         "command": shlex.join(words),
         "scale": scale.name,
         "not_run": [[one.task.name, one.reason] for one in chosen if one.reason],
         "failed": [[jobs[index].label, sentence] for index, sentence in progress.failures().items()],
         "unfinished": progress.count("waiting"),
-        "runs": [name for name in folders if name.startswith("runs")],
-        "studies": [f"{name}/{RESULT}" for name in folders if name.startswith("studies")],
+        "runs": [name for name in folders if name.startswith("runs/")],
+        "varied": [name for name in folders if name.startswith(f"{VARIED_RUNS}/")],
+        "studies": [f"{name}/{RESULT}" for name in folders if name.startswith("studies/")],
     }
     write_text_whole(out / MANIFEST, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")

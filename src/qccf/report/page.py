@@ -57,11 +57,16 @@ class Report:
 
 
 def build_report(
-    records: Sequence[Record], studies: Sequence[dict[str, Any]], manifest: Manifest, notes: str = ""
+    records: Sequence[Record],
+    studies: Sequence[dict[str, Any]],
+    manifest: Manifest,
+    notes: str = "",
+    varied: Sequence[Record] = (),
 ) -> Report:
     """Judge, draw and write; `records` may be anybody's runs, `notes` what was written about their verdicts.
 
     Runs that have not come to their end are left out, for their totals are not comparable; if none has, they are shown.
+    Of `varied` runs only the savings are shown, beside the studies.
     """
     ended = [record for record in records if record.finished]
     groups = families(ended or records)
@@ -75,7 +80,8 @@ def build_report(
         judged += verdicts
         charts += mine
         sections.append((family, verdicts, mine, suffix))
-    extra = study_charts(studies, groups)
+    trained = trained_rows([*groups, *families(record for record in varied if record.finished)])
+    extra = study_charts(studies, trained)
     charts += extra
     files = {name: data for chart in charts for name, data in _files(chart).items()}
     rows = saving_rows(studies)
@@ -91,7 +97,7 @@ def build_report(
     if extra:
         body += ['<h2 id="studies">Decisions alone: solvers and sensitivity</h2>', *(_figure(c, files) for c in extra)]
     if rows:
-        every = [*rows, *trained_rows(groups)]
+        every = [*rows, *trained]
         body.append(_savings_table(sorted(every, key=lambda row: FACTORS.index(row.factor))))
     body += [
         '<h2 id="deviations">Deviations, baselines and choices</h2>',

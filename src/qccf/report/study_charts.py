@@ -82,7 +82,7 @@ def _value(scenario: Scenario, factor: Factor) -> Any:
     return getattr(getattr(scenario, section), name) if name else factor.values[0]
 
 
-def study_charts(studies: Sequence[Study], groups: Sequence[Family] = ()) -> list[Chart]:
+def study_charts(studies: Sequence[Study], trained: Sequence[SavingRow] = ()) -> list[Chart]:
     charts = []
     solvers = [s for s in studies if s["study"] == "solvers"]
     if solvers:
@@ -90,7 +90,7 @@ def study_charts(studies: Sequence[Study], groups: Sequence[Family] = ()) -> lis
     rows = saving_rows(studies)
     if rows:
         seeds = min(row.savings["principle"].count for row in rows)
-        charts.append(_savings(rows, trained_rows(groups), seeds))
+        charts.append(_savings(rows, trained, seeds))
     return charts
 
 
@@ -99,7 +99,7 @@ def _ends(points: Sequence[Estimate]) -> dict[str, Any]:
     return {"low": [p.low for p in points], "high": [p.high for p in points]} if known else {}
 
 
-def _savings(rows: list[SavingRow], trained: list[SavingRow], seeds: int) -> Chart:
+def _savings(rows: list[SavingRow], trained: Sequence[SavingRow], seeds: int) -> Chart:
     panels = []
     for factor in FACTORS:
         mine = [row for row in rows if row.factor == factor]

@@ -21,13 +21,15 @@ class TrainingJob:
     seed: int
     runs: Path
     data_dir: Path
+    note: str = ""
+    """What else tells the run from others of a batch."""
 
     @property
     def label(self) -> str:
         s = self.scenario
         return (
             f"{s.data.dataset}, {self.policy}, β {s.data.dataset_size_std:g}, V {s.control.energy_weight:g}, "
-            f"seed {self.seed}"
+            f"{f'{self.note}, ' * bool(self.note)}seed {self.seed}"
         )
 
     @property
