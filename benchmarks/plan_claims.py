@@ -6,10 +6,11 @@ Run: python -m benchmarks.plan_claims [--seeds 20]
 import argparse
 
 import numpy as np
-from scipy.stats import rankdata, t
+from scipy.stats import t
 
 from qccf.config import load_scenario
 from qccf.planning import PlannedRun, plan
+from qccf.ranks import rank_correlation, relation_within_rounds
 
 POLICIES = ["qccf", "no-quantization", "channel-allocate", "principle", "same-size"]
 MODELS = {"constant θ": [], "growing θ": ["statistics.model=trace", "statistics.trace=growing-weights"]}
@@ -22,20 +23,12 @@ def interval(values: np.ndarray, form: str = ".2f", scale: float = 1.0) -> str:
     return f"{values.mean():{form}} ± {half:{form}}"
 
 
-def rank_correlation(x: np.ndarray, y: np.ndarray) -> float:
-    return float(np.corrcoef(rankdata(x), rankdata(y))[0, 1]) if np.ptp(x) and np.ptp(y) else np.nan
-
-
 def size_correlation(run: PlannedRun, binding: bool | None) -> float:
-    """Rank correlation of bits with data over uploads, all or by whether the deadline binds."""
+    """Rank correlation of bits with data within a round, over uploads, all or by whether the deadline binds."""
     used = run.latency_s >= 0.999 * run.world.scenario.device.deadline_s
     chosen = run.participated if binding is None else run.participated & (used == binding)
     rounds, clients = np.nonzero(chosen)
-    return (
-        rank_correlation(run.num_bits[rounds, clients], run.world.dataset_sizes[clients])
-        if len(rounds) > 20
-        else np.nan
-    )
+    return relation_within_rounds(rounds, run.world.dataset_sizes[clients], run.num_bits[rounds, clients])
 
 
 def round_correlation(run: PlannedRun) -> float:

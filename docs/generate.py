@@ -34,7 +34,9 @@ def paper_map() -> str:
         for name, text in _cited(tree):
             place = _place(text) or _place(own or "") or ""
             label = f"`{where}`" + (f" `{name}`" if name else "")
-            found = uses.get(name) or uses.get(_module_name(path), []) if name else uses.get(_module_name(path), [])
+            module = _module_name(path)
+            package = module.rpartition(".")[0]
+            found = uses.get(f"{module}:{name}") or uses.get(f"{package}:{name}") or uses.get(module, [])
             rows.append((_order(place), place, text, label, _tests(found), _deviates(tree, name)))
     lines = [
         "---",
@@ -98,13 +100,13 @@ def _module_name(path: Path) -> str:
 
 
 def _uses_in_tests() -> dict[str, list[str]]:
-    """Names and modules to the tests that use them."""
+    """Modules to the files that import from them, and `module:name` to the tests in these that use the name."""
     uses: dict[str, list[str]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         where = path.relative_to(ROOT).as_posix()
         modules = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module}
-        imported = {a.asname or a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
+        modules |= {f"{n.module}.{a.name}" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
         helpers: dict[str, set[str]] = {}
         for node in tree.body:
             if isinstance(node, ast.FunctionDef):
@@ -115,11 +117,13 @@ def _uses_in_tests() -> dict[str, list[str]]:
             if not name.startswith("test_"):
                 continue
             reached = used | {u for helper in used & set(helpers) for u in helpers[helper]}
-            for one in reached:
-                uses.setdefault(one, []).append(f"{where}::{name}")
+            for module in modules:
+                package = (SOURCE.parent / module.replace(".", "/")).is_dir()
+                for one in reached:  # of a package only what is imported from it, of a module methods as well
+                    if not package or f"{module}.{one}" in modules:
+                        uses.setdefault(f"{module}:{one}", []).append(f"{where}::{name}")
         for module in modules:
-            for one in {module, *(f"{module}.{n}" for n in imported)}:
-                uses.setdefault(one, []).append(where)
+            uses.setdefault(module, []).append(where)
             package = module.rpartition(".")[0]
             if package.startswith("qccf."):
                 uses.setdefault(package, []).append(where)

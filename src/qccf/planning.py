@@ -19,6 +19,7 @@ from qccf.cost import settle
 from qccf.errors import ConfigError
 from qccf.policies import build_policy
 from qccf.random import stream
+from qccf.ranks import relation_within_rounds
 from qccf.sections import PAPERS_CODEC
 from qccf.soundness import checked_decision, checked_state
 from qccf.world import World, build_world
@@ -225,14 +226,12 @@ def _summary(runs: list[PlannedRun]) -> dict[str, Any]:
 
 
 def bits_size_correlation(run: PlannedRun) -> float:
-    """Spearman's rank correlation of bits with dataset size over all uploads of a run; NaN if either never varies."""
-    from scipy.stats import rankdata
-
+    """Rank correlation of bits with dataset size within a round, mean over rounds; NaN if either never varies."""
     rounds, clients = np.nonzero(run.participated)
-    bits, sizes = run.num_bits[rounds, clients], run.world.dataset_sizes[clients]
+    bits, sizes = run.num_bits[rounds, clients].astype(float), run.world.dataset_sizes[clients]
     if len(bits) < 2 or np.ptp(bits) == 0 or np.ptp(sizes) == 0:
         return float("nan")
-    return float(np.corrcoef(rankdata(bits), rankdata(sizes))[0, 1])
+    return relation_within_rounds(rounds, sizes, bits)
 
 
 def _mean_bits(runs: list[PlannedRun], part: slice) -> float | None:

@@ -1,11 +1,13 @@
 """The report in a real browser: no errors, no horizontal scrolling, and figures that answer to mouse and keyboard."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from qccf.report.page import Manifest, build_report
+from qccf.report.records import Record
 from tests.made_runs import AS_CLAIMED, made_family, made_studies
 
 CHROMIUM = next(
@@ -21,10 +23,21 @@ SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "hei
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory) -> Path:
-    report = build_report(made_family(AS_CLAIMED).records, made_studies(), Manifest())
+    report = build_report(made_family(AS_CLAIMED).records, made_studies(), Manifest(), "", varied_runs())
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(report.page, encoding="utf-8")
     return path
+
+
+def varied_runs() -> list[Record]:
+    """Of three rounds and one seed: no interval, and a patience of principle that must stay drawable."""
+    runs = []
+    for record in made_family(AS_CLAIMED, seeds=1).records:
+        tree = {"federation": {"rounds": 3}, "radio": {"gain_db": 10.0}}
+        updates = {k: getattr(record.scenario, k).model_copy(update=v) for k, v in tree.items()}
+        short = {"scenario": record.scenario.model_copy(update=updates), "rounds": record.rounds[:3]}
+        runs.append(replace(record, **short, clients=record.clients[record.clients["round"] < 3]))
+    return runs
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +118,23 @@ def test_the_keyboard_reads_and_zooms(browser, page_file: Path) -> None:
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.tagName") in ("BUTTON", "svg", "A")
     assert page.said == []
+
+
+def test_a_finger_reads_values_that_stay(browser, page_file: Path) -> None:
+    page = browser.new_context(viewport=SIZES["phone"], has_touch=True).new_page()
+    page.goto(page_file.as_uri())
+    figure = page.locator("#policies-emnist")
+    plot = figure.locator("svg.plot").first
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + 100)
+    assert "qccf: " in figure.locator(".tip").first.inner_text()
+
+
+def test_every_mark_is_drawn_at_a_number(browser, page_file: Path) -> None:
+    page = opened(browser, page_file, "desktop", "light")
+    drawn = page.evaluate("[...document.querySelectorAll('svg.plot')].map((plot) => plot.outerHTML).join('')")
+    assert "NaN" not in drawn
 
 
 def test_files_can_be_downloaded(browser, page_file: Path, tmp_path: Path) -> None:

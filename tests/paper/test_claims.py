@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from qccf.report import verdicts as verdict_rules
 from qccf.report.claims import (
     CLAIMS,
     Judged,
@@ -16,7 +17,7 @@ from qccf.report.claims import (
     target_accuracies,
 )
 from qccf.report.diagnosis import evidence, lacking, read_notes
-from qccf.report.intervals import Estimate
+from qccf.report.intervals import Estimate, estimate
 from qccf.report.records import Family
 from qccf.report.verdicts import combined, direction, equivalence, magnitude, ordering
 from tests.made_runs import AS_CLAIMED, REVERSED, ROUNDS, SEEDS, made_family, made_record
@@ -65,6 +66,8 @@ UNKNOWN = math.nan
         (0.4, 2.0, "not settled", "not settled", "not settled"),  # over 0: no side is favoured
         (-0.4, 2.0, "not settled", "not settled", "not settled"),
         (0.1, 0.5, "does not hold", "does not hold", "holds"),  # shown not to matter
+        (0.7, 0.3, "does not hold", "does not hold", "holds"),  # above 0, and yet too small to matter
+        (1.2, 0.5, "holds", "does not hold", "not settled"),
         (3.0, 1.0, "holds", "does not hold", "does not hold"),
         (-3.0, 1.0, "does not hold", "holds", "does not hold"),
         (0.0, 0.0, "does not hold", "does not hold", "holds"),
@@ -252,6 +255,26 @@ def test_bits_that_never_change_do_not_rise() -> None:
     one = verdicts(made_family(world(qccf={"rise": 0.0, "noise": 0.0})))["bits-rounds"]
     mine = [f for f in one.findings if f.part.endswith(": qccf")]
     assert [(f.value, f.verdict) for f in mine] == [("+0.00 ± 0.00", "does not hold")] * 2
+
+
+def test_without_lost_uploads_principle_is_not_slow_for_their_sake() -> None:
+    slow = world(principle={"lost": 0.0, "speed": 0.2, "ceiling": 0.6})
+    findings = verdicts(made_family(slow))["late-slowdown"].findings
+    assert {f.verdict for f in findings} == {"does not hold"}
+    assert "but no upload is lost" in findings[0].value
+
+
+def test_a_relation_to_sizes_is_not_hidden_by_bits_that_rise_for_all() -> None:
+    """Principle's bits follow the size in every round, and grow by ten from the first round to the last."""
+    one = verdicts(made_family(world(principle={"rise": 0.5, "slope": 2.0, "noise": 0.0})))["bits-sizes"]
+    mine = [f for f in one.findings if f.part.endswith(": principle")]
+    assert all(f.measures[0].estimate.low > 0.9 for f in mine)
+
+
+def test_one_round_ahead_on_every_seed_settles_nothing() -> None:
+    """Rounds are counted: three equal counts do not make an interval of no width."""
+    e = estimate([1.0, 1.0], verdict_rules.ROUNDS.grain)
+    assert direction(e, 1, verdict_rules.ROUNDS.margin) == "not settled"
 
 
 def test_flat_is_asked_of_every_smaller_v() -> None:

@@ -77,6 +77,10 @@ def test_varied_runs_change_one_setting_of_the_first_task() -> None:
         assert value in factors[key]
         assert key in job.label
     assert len(varied_jobs(SCALES["smoke"], [FEMNIST], [], runs=Path("v"), data_dir=Path("d"))) == 3
+    again = varied_jobs(
+        SCALES["small"], [FEMNIST], ["control.quantization_margin=1.0"], runs=Path("v"), data_dir=Path("d")
+    )
+    assert again == [], "two settings would be changed"
     assert len(varied_jobs(SCALES["full"], [FEMNIST], [], runs=Path("v"), data_dir=Path("d"))) == 36
 
 

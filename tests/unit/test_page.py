@@ -1,16 +1,20 @@
 """What the page says about made-up runs: causes, what was left out, what is not the paper's, and trained savings."""
 
+import io
 import json
 import re
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from qccf.commands import report as command
+from qccf.errors import QccfError
 from qccf.report.diagnosis import NOTES as NAME
 from qccf.report.page import Manifest, Report, build_report
 from qccf.report.records import families
 from qccf.report.study_charts import trained_rows
+from qccf.report.style import CODEC_STYLES, run_style
 from qccf.report.verdicts import RULES
 from tests.made_runs import AS_CLAIMED, made_family, made_record, made_studies
 
@@ -106,6 +110,8 @@ def test_only_runs_that_differ_in_one_factor_are_points_of_it() -> None:
     assert {row.factor.name for row in trained_rows([family])} >= {"bandwidth", "channel gain", "L"}
     patience = next(row for row in trained_rows([family]) if row.factor.key == "principle.patience")
     assert patience.value == family.rounds // 10
+    brief = trained_rows([changed(federation={"rounds": 3})])
+    assert next(row.value for row in brief if row.factor.key == "principle.patience") == 2, "what principle takes"
     (row,) = trained_rows([changed(radio={"gain_db": 10.0})])
     assert (row.factor.name, row.value, row.trained) == ("channel gain", 10.0, True)
     assert trained_rows([changed(radio={"gain_db": 10.0}, learning={"smoothness": 0.05})]) == []
@@ -117,6 +123,94 @@ def test_only_runs_that_differ_in_one_factor_are_points_of_it() -> None:
     assert "10 dB, trained" in page
     assert "0.05, trained" not in page, "a run that has not ended"
     assert page.count('<table class="claims') == 1
+
+
+def test_trained_savings_are_of_the_same_seeds_and_of_nothing_else_changed() -> None:
+    family = made_family(AS_CLAIMED, seeds=3)
+
+    def with_settings(records, **updates):
+        scenarios = {
+            id(r): r.scenario.model_copy(
+                update={k: getattr(r.scenario, k).model_copy(update=v) for k, v in updates.items()}
+            )
+            for r in records
+        }
+        return families([replace(r, scenario=scenarios[id(r)]) for r in records])[0]
+
+    first = [r for r in family.records if r.seed == 1]
+    rows = trained_rows([family, with_settings(first, radio={"gain_db": 10.0})])
+    gain = [row for row in rows if row.factor.key == "radio.gain_db"]
+    assert [(row.value, row.savings["principle"].count) for row in gain] == [(0.0, 1), (10.0, 1)]
+    assert gain[0].savings["principle"].mean == gain[1].savings["principle"].mean, "the same seed"
+    assert gain[1].shown_value == "10 dB, trained, 1 seed"
+    assert gain[1].source == "EMNIST, 40 rounds"
+    assert next(row for row in rows if row.factor.name == "L").savings["principle"].count == 3
+
+    narrow = [r for r in family.records if r.setting.beta == 150.0]
+    unfinished = [replace(r, summary=r.summary | {"finished": False}) for r in family.records]
+    for other in (
+        with_settings(family.records, codec={"name": "update"}),
+        with_settings(family.records, control={"energy_weight": 10.0}),
+        with_settings(family.records, federation={"num_clients": 20}),
+        families(narrow)[0],
+        families(unfinished)[0],
+    ):
+        assert trained_rows([other]) == []
+
+
+def test_a_run_that_is_found_twice_counts_once_and_a_double_is_refused() -> None:
+    record = made_record("principle", 0)
+    (family,) = families([record, replace(record, folder=record.folder / "again")])
+    assert len(family.records) == 1
+    scenario = record.scenario
+    other = scenario.model_copy(update={"codec": scenario.codec.model_copy(update={"safety_margin": 0.5})})
+    with pytest.raises(QccfError, match="are both principle with seed 0, but differ in the options"):
+        families([record, replace(record, scenario=other)])
+
+
+def test_runs_on_other_data_or_in_other_precision_are_no_pairs() -> None:
+    record = made_record("qccf", 0)
+    for change in ({"data": "all of it"}, {"precision": "bf16"}):
+        assert len(families([record, replace(record, summary=record.summary | change)])) == 2
+
+
+def test_the_claims_are_a_table_of_numbers() -> None:
+    records = [r for r in made_family(AS_CLAIMED, seeds=3).records if (r.policy, r.seed) != ("principle", 2)]
+    report = build_report(records, [], Manifest())
+    table = pd.read_csv(io.BytesIO(report.files["claims.csv"]))
+    assert set(table["claim"]) == {one.claim.key for one in report.judged}
+    row = table[(table["claim"] == "saves-principle") & (table["part"] == "β = 150")].iloc[0]
+    assert (row["seeds"], row["unit"], row["figure"]) == (2, "%", "policies-emnist")
+    assert row["low"] < row["mean"] == pytest.approx(48.2, abs=1.0)
+    assert row["verdict"] == next(one.verdict for one in report.judged if one.claim.key == "saves-principle")
+    assert {"principle", "same-size"} <= set(table[table["claim"] == "least-energy"]["against"])
+    assert "(2 of 3 seeds)" in report.page
+    assert 'download="claims.csv"' in report.page
+
+
+def test_what_is_not_settled_is_not_called_borne_out() -> None:
+    one_seed = build_report(made_family(AS_CLAIMED, seeds=1).records, [], Manifest()).page
+    assert "Neither shown nor refuted by these runs" in one_seed
+    assert "Nowhere in these runs" not in one_seed
+    world = AS_CLAIMED | {"same-size": AS_CLAIMED["same-size"] | {"speed": 0.08}}
+    everything = build_report(made_family(world, seeds=10).records, [], Manifest()).page
+    assert ("Nowhere in these runs" in everything) != ("<h3>EMNIST: " in everything)
+
+
+def test_versions_are_those_of_the_runs() -> None:
+    records = made_family(AS_CLAIMED, seeds=2).records
+    mixed = [
+        replace(r, summary=r.summary | {"version": "0.0.9", "packages": {"torch": "1.0"}} if r.seed else r.summary)
+        for r in records
+    ]
+    page = build_report(mixed, [], Manifest()).page
+    assert f"qccf ? ({len(records) // 2} runs); qccf 0.0.9, torch 1.0 ({len(records) // 2} runs)" in page
+
+
+def test_each_codec_of_a_policy_has_a_look_of_its_own() -> None:
+    looks = {run_style(f"{policy}, {codec}") for policy in ("qccf", "same-size") for codec in CODEC_STYLES}
+    assert len(looks) == 2 * len(CODEC_STYLES)
+    assert len({run_style(f"own {k}", k) for k in range(8)}) == 8
 
 
 def test_runs_on_the_same_data_are_told_apart() -> None:

@@ -33,6 +33,7 @@ def prepare(monkeypatch, folder: Path) -> None:
     monkeypatch.setitem(DATASETS, "tiny", TinySource())
     monkeypatch.setenv("QCCF_DATA", str(folder / "data"))
     monkeypatch.setattr("qccf.commands.reproduce.study_jobs", few_studies)
+    monkeypatch.setattr("qccf.experiments.FACTORS", ())  # the tiny federation overrides some of them
 
 
 def few_studies(_seeds: int, _rounds: int, studies: Path, **_):
@@ -186,12 +187,22 @@ def test_the_same_command_runs_nothing_again_and_a_changed_one_only_what_changed
     assert "6 training runs" in text, "the report is of this plan, not of what else lies there"
 
 
+def test_the_plan_is_written_before_it_is_run(tmp_path: Path, monkeypatch) -> None:
+    """Who kills the command, or looks while it runs, gets a report of this plan."""
+    monkeypatch.setattr("qccf.commands.reproduce.run_batch", lambda *_, **__: pytest.exit("killed"))
+    with pytest.raises(pytest.exit.Exception):
+        main(command(tmp_path, "fig3"))
+    tree = json.loads((tmp_path / "reproduction.json").read_text())
+    assert (len(tree["runs"]), tree["unfinished"], tree["failed"]) == (20, 20, [])
+    assert tree["not_run"] == [], "this figure does not need the second task"
+
+
 def test_an_interrupt_keeps_what_there_is(tmp_path: Path, monkeypatch, capsys) -> None:
     calls = interrupt_third_run(TrainingJob, monkeypatch)
     assert main(command(tmp_path, "fig2")) == 130
     shown = capsys.readouterr().out
     assert "Stopped: 2 done, 0 running, 4 left" in shown
-    assert "4 runs of the plan not finished yet" in (tmp_path / "report.html").read_text()
+    assert "Of the plan, 4 runs or studies are not finished yet" in (tmp_path / "report.html").read_text()
     assert main(command(tmp_path, "fig2")) == 0
     assert len(calls) == 7
 

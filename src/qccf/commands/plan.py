@@ -55,7 +55,9 @@ def plan_command(options: argparse.Namespace) -> int:
     console = Console()
     title = f"{options.scenario}: {scenario.federation.rounds} rounds, {options.seeds} cells, no training"
     console.print(plan_table(title, summarise(runs)))
-    console.print("± is over cells (J), uploads (mJ, bits), rounds (ms, part); bits ~ D: rank correlation with data.")
+    console.print(
+        "± is over cells (J), uploads (mJ, bits), rounds (ms, part); bits ~ D: rank correlation within a round."
+    )
     console.print(f"Training is stood in for by: {_statistics_source(scenario)}.")
     console.print("Written: " + ", ".join(map(str, written)), soft_wrap=True)
     return 0

@@ -13,7 +13,7 @@ from qccf.commands.batch_view import BatchView, farewell
 from qccf.commands.engines import build_engine, check_engine, cores_of_a_run
 from qccf.commands.report import MANIFEST, manifest_of, planned, say, write_report
 from qccf.errors import ConfigError, QccfError
-from qccf.experiments import FIGURES, SCALES, TASKS, Chosen, Scale, choose_data, reproduction_jobs, varied_jobs
+from qccf.experiments import FIGURES, SCALES, TASKS, Chosen, choose_data, figure_tasks, reproduction_jobs, varied_jobs
 from qccf.files import require_writable, write_text_whole
 from qccf.learning.datasets import data_folder
 from qccf.report.diagnosis import NOTES
@@ -49,9 +49,10 @@ def reproduce_command(options: argparse.Namespace) -> int:
     console.print(
         f"{len(training) + len(varied)} runs and {len(studies)} studies in {out}", soft_wrap=True, highlight=False
     )
+    _write_manifest(out, options, figures, chosen, jobs)
     with BatchView(console) as view:
         progress = run_batch(jobs, build_engine(options), listener=view.update)
-    _write_manifest(out, options, scale, chosen, jobs, progress)
+    _write_manifest(out, options, figures, chosen, jobs, progress)
     return _finish(console, out, progress)
 
 
@@ -83,18 +84,25 @@ def _refuse_early(training: Sequence[TrainingJob], figures: list[str], chosen: l
 
 
 def _write_manifest(
-    out: Path, options: argparse.Namespace, scale: Scale, chosen: list[Chosen], jobs: Sequence[Job], progress: Progress
+    out: Path,
+    options: argparse.Namespace,
+    figures: list[str],
+    chosen: list[Chosen],
+    jobs: Sequence[Job],
+    progress: Progress | None = None,
 ) -> None:
-    words = ["qccf", "reproduce", options.figure, "--scale", scale.name, "--tasks", options.tasks]
+    """What belongs to this reproduction; before it begins as well, so that a report of a part knows."""
+    words = ["qccf", "reproduce", options.figure, "--scale", options.scale, "--tasks", options.tasks]
     for override in options.overrides:
         words += ["--set", override]
+    needed = {name for figure in figures for name in figure_tasks(figure, TASKS)}
     folders = [job.folder.relative_to(out).as_posix() for job in jobs]
     tree = {
         "command": shlex.join(words),
-        "scale": scale.name,
-        "not_run": [[one.task.name, one.reason] for one in chosen if one.reason],
-        "failed": [[jobs[index].label, sentence] for index, sentence in progress.failures().items()],
-        "unfinished": progress.count("waiting"),
+        "scale": options.scale,
+        "not_run": [[one.task.name, one.reason] for one in chosen if one.reason and one.task.name in needed],
+        "failed": [[jobs[i].label, words] for i, words in progress.failures().items()] if progress else [],
+        "unfinished": progress.count("waiting") if progress else sum(not job.is_finished() for job in jobs),
         "runs": [name for name in folders if name.startswith("runs/")],
         "varied": [name for name in folders if name.startswith(f"{VARIED_RUNS}/")],
         "studies": [f"{name}/{RESULT}" for name in folders if name.startswith("studies/")],

@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from qccf.contracts import FloatArray
-from qccf.report.intervals import Estimate, estimate, rank_correlation
+from qccf.ranks import relation, relation_within_rounds
+from qccf.report.intervals import Estimate, estimate
 from qccf.report.records import Family, Record, Setting
 from qccf.report.verdicts import (
     ACCURACY,
@@ -45,12 +46,23 @@ MISSING = "nothing to compare"
 
 
 @dataclass(frozen=True)
+class Measure:
+    """One number of a part, `against` a rival where there are several."""
+
+    against: str
+    quantity: Quantity
+    estimate: Estimate
+    answer: Answer
+
+
+@dataclass(frozen=True)
 class Finding:
-    """One part of a claim: what was measured, and whether it agrees."""
+    """One part of a claim: what was measured, in words and as numbers, and whether it agrees."""
 
     part: str
     value: str
     verdict: Answer
+    measures: tuple[Measure, ...] = ()
     setting: Setting | None = None
     rivals: tuple[str, ...] = ()
     """The baselines that QCCF is not shown to be ahead of, or not by as much as claimed."""
@@ -149,7 +161,8 @@ def _against(
 
 
 def _found(part: str, e: Estimate, quantity: Quantity, answer: Answer, note: str = "") -> Finding:
-    return Finding(part, quantity.shown(e) + note if e.count else MISSING, answer)
+    measures = (Measure("", quantity, e, answer),)
+    return Finding(part, quantity.shown(e) + note if e.count else MISSING, answer, measures)
 
 
 def _ahead(
@@ -161,8 +174,9 @@ def _ahead(
     answers = {name: direction(e, 1, quantity.margin) for name, e in leads.items()}
     shown = {name: quantity.shown(e) if e.count else "unknown" for name, e in leads.items()}
     listed = "; ".join(f"{name} {shown[name]} {SIGNS[answer]}" for name, answer in answers.items())
+    measures = tuple(Measure(name, quantity, leads[name], answer) for name, answer in answers.items())
     rivals = tuple(name for name, answer in answers.items() if answer in ("does not hold", "not settled"))
-    return Finding(setting.beta_label, before + listed + after, ordering(answers.values()), setting, rivals)
+    return Finding(setting.beta_label, before + listed + after, ordering(answers.values()), measures, setting, rivals)
 
 
 def _to_target(family: Family, lead: Callable[[Record, Record, float], float], quantity: Quantity) -> list[Finding]:
@@ -170,12 +184,16 @@ def _to_target(family: Family, lead: Callable[[Record, Record, float], float], q
     for setting in family.comparisons():
         targets = target_accuracies(family, setting)
         leads = {
-            name: estimate(lead(b, q, targets[q.seed]) for b, q in family.paired((setting, name), (setting, "qccf")))
+            name: estimate(
+                (lead(b, q, targets[q.seed]) for b, q in family.paired((setting, name), (setting, "qccf"))),
+                quantity.grain,
+            )
             for name in BASELINES
         }
         took = [rounds_to(record, targets[record.seed]) for record in family.of(setting, "qccf")]
         ours = estimate(float(rounds) for rounds in took if rounds is not None)
-        before = f"QCCF is at {np.mean(list(targets.values())):.1%} after {ours.shown('.1f')} rounds; ahead of: "
+        lead_words = "ahead of" if quantity is ROUNDS else "on the way it saves, against"
+        before = f"QCCF is at {np.mean(list(targets.values())):.1%} after {ours.shown('.1f')} rounds; {lead_words}: "
         findings.append(_ahead(setting, leads, quantity, before, _never(family, setting, targets)))
     return findings
 
@@ -211,7 +229,7 @@ def _saving(baseline: str, family: Family) -> list[Finding]:
         answer = magnitude(e, papers, ENERGY.margin)
         rivals = () if answer in ("holds", "not measurable") else (baseline,)
         found = _found(setting.beta_label, e, ENERGY, answer, _compared(e, papers) if answer == "partly" else "")
-        findings.append(Finding(found.part, found.value, answer, setting, rivals))
+        findings.append(replace(found, setting=setting, rivals=rivals))
     return findings
 
 
@@ -245,15 +263,18 @@ def _late_slowdown(family: Family) -> list[Finding]:
         gain = _against(
             family, (setting, "principle"), (setting, "qccf"), lambda p, q: _last_third_gain(p) - _last_third_gain(q)
         )
-        over_rounds = estimate(_relation(_column(r.rounds, "round"), _column(r.rounds, "missed")) for r in runs)
-        over_sizes = estimate(_relation(_column(r.uploads, "dataset_size"), _column(r.uploads, "missed")) for r in runs)
-        note = "" if any(r.missed_share() for r in runs) else ", none is lost"
+        over_rounds = estimate(relation(_column(r.rounds, "round"), _column(r.rounds, "missed")) for r in runs)
+        over_sizes = estimate(_relation_to_sizes(r, "missed", varying_only=True) for r in runs)
+        lost = any(r.missed_share() for r in runs)
+        note = "" if lost else ", none is lost"
         for part, e, quantity, sign, more in (
-            ("gain in the last third, minus QCCF's", gain, ACCURACY, -1, ""),
+            ("gain in the last third, minus QCCF's", gain, ACCURACY, -1, "" if lost else ", but no upload is lost"),
             ("lost uploads ~ round", over_rounds, CORRELATION, 1, note),
             ("lost uploads ~ D", over_sizes, CORRELATION, 1, note),
         ):
             answer = direction(e, sign, quantity.margin)
+            if runs and not lost:
+                answer = "does not hold"  # whatever it learns late, it is not for that reason
             findings.append(_found(f"{setting.beta_label}: {part}", e, quantity, answer, more))
     return findings
 
@@ -276,7 +297,7 @@ def _weights(family: Family) -> list[Finding]:
     }
     findings = []
     for part, of in measures.items():
-        e = estimate(_relation(weights, np.array([of(column[seed]) for column in columns])) for seed in seeds)
+        e = estimate(relation(weights, np.array([of(column[seed]) for column in columns])) for seed in seeds)
         findings.append(_found(part, e, CORRELATION, direction(e, -1, CORRELATION.margin)))
     return findings
 
@@ -304,24 +325,21 @@ def _flat(family: Family) -> list[Finding]:
     return findings
 
 
-def _relation(x: FloatArray, y: FloatArray) -> float:
-    """Rank correlation; what never varies is related to nothing."""
-    known = y[np.isfinite(y)]
-    return 0.0 if len(known) > 2 and np.ptp(known) == 0.0 else rank_correlation(x, y)
+def _relation_to_sizes(record: Record, column: str, *, varying_only: bool = False) -> float:
+    rounds, sizes, values = (_column(record.uploads, name) for name in ("round", "dataset_size", column))
+    return relation_within_rounds(rounds.astype(int), sizes, values, varying_only=varying_only)
 
 
 def _column(frame: pd.DataFrame, name: str) -> FloatArray:
     return frame[name].to_numpy(dtype=float)
 
 
-def _relations(
-    part: str, expected: dict[str, int], of: Callable[[Record], tuple[FloatArray, FloatArray]], family: Family
-) -> list[Finding]:
+def _relations(part: str, expected: dict[str, int], of: Callable[[Record], float], family: Family) -> list[Finding]:
     """Rank correlations policy by policy; `expected` is the sign that the paper gives, 0 for no relation."""
     findings = []
     for setting in family.comparisons():
         for name, sign in expected.items():
-            e = estimate(_relation(*of(record)) for record in family.of(setting, name))
+            e = estimate(of(record) for record in family.of(setting, name))
             answer = direction(e, sign, CORRELATION.margin) if sign else equivalence(e, CORRELATION.margin)
             findings.append(_found(f"{setting.beta_label}, {part}: {name}", e, CORRELATION, answer))
     return findings
@@ -340,7 +358,7 @@ def _final_bits(family: Family) -> list[Finding]:
         other = above.pop("channel-allocate")
         after = f"; channel-allocate {BITS.shown(other)} (not judged)" if other.count else ""
         judged = _ahead(setting, above, BITS, "principle's minus those of: ", after)
-        findings.append(Finding(judged.part, judged.value, judged.verdict))
+        findings.append(replace(judged, setting=None, rivals=()))
     return findings
 
 
@@ -418,7 +436,8 @@ CLAIMS: tuple[Claim, ...] = (
         "lost",
         _late_slowdown,
         "Three directions: accuracy gained in the last third of the rounds, below QCCF's; rank correlations of lost "
-        "uploads with the round and with the dataset size, above 0.",
+        "uploads with the round, and within a round with the dataset size, above 0. Where no upload is lost, none "
+        "holds.",
     ),
     Claim(
         "weights",
@@ -448,7 +467,7 @@ CLAIMS: tuple[Claim, ...] = (
             _relations,
             "bits ~ round",
             {"principle": 1, "same-size": 1, "qccf": 1, "channel-allocate": 0},
-            lambda r: (_column(r.rounds, "round"), r.mean_bits),
+            lambda r: relation(_column(r.rounds, "round"), r.mean_bits),
         ),
         "Rank correlation of a round's mean bits with its number: direction, and equivalence for channel-allocate.",
     ),
@@ -463,9 +482,10 @@ CLAIMS: tuple[Claim, ...] = (
             _relations,
             "bits ~ D",
             {"channel-allocate": -1, "qccf": -1, "same-size": 0, "principle": 1},
-            lambda r: (_column(r.uploads, "dataset_size"), _column(r.uploads, "num_bits")),
+            lambda r: _relation_to_sizes(r, "num_bits"),
         ),
-        "Rank correlation of an upload's bits with its client's dataset size: direction, equivalence for same-size.",
+        "Rank correlation of bits with dataset sizes among the uploads of a round, on average over the rounds: "
+        "direction, and equivalence for same-size.",
     ),
     Claim(
         "final-bits",
@@ -474,6 +494,6 @@ CLAIMS: tuple[Claim, ...] = (
         "",
         "bits",
         _final_bits,
-        "Ordering of mean bits in the last tenth of the rounds.",
+        "Ordering of mean bits in the last tenth of the rounds, against the two that the paper names.",
     ),
 )

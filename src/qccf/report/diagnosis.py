@@ -44,6 +44,11 @@ def lacking(judged: Sequence[Judged]) -> list[Judged]:
     return [one for one in judged if one.claim.key in ADVANTAGES and one.verdict in ("partly", "does not hold")]
 
 
+def unsettled(judged: Sequence[Judged]) -> list[Judged]:
+    """The claims of an advantage of which no part is settled."""
+    return [one for one in judged if one.claim.key in ADVANTAGES and one.verdict == "not measurable"]
+
+
 def evidence(one: Judged) -> list[str]:
     """For each baseline that QCCF is not ahead of: what it does otherwise, in numbers."""
     return [

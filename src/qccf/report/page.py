@@ -15,8 +15,9 @@ from qccf._version import __version__
 from qccf.config import load_scenario, scenario_to_toml
 from qccf.errors import InfeasibleError
 from qccf.report.charts import Chart, chart_to_csv, chart_to_json, draw
-from qccf.report.claims import CLAIMS, Judged, judge
-from qccf.report.diagnosis import evidence, lacking, read_notes
+from qccf.report.claims import CLAIMS, Finding, Judged, judge
+from qccf.report.claims_table import claims_to_csv
+from qccf.report.diagnosis import evidence, lacking, read_notes, unsettled
 from qccf.report.intervals import estimate
 from qccf.report.markdown import to_html
 from qccf.report.paper_charts import family_charts
@@ -30,6 +31,7 @@ VERDICT_CLASSES: dict[Answer, str] = {
     "holds": "holds", "partly": "partly", "does not hold": "fails", "not settled": "unknown",
     "not measurable": "unknown",
 }  # fmt: skip
+CLAIMS_FILE = "claims.csv"
 PACKAGES = ("numpy", "scipy", "torch", "numba", "pandas", "matplotlib")
 
 
@@ -84,10 +86,12 @@ def build_report(
     extra = study_charts(studies, trained)
     charts += extra
     files = {name: data for chart in charts for name, data in _files(chart).items()}
+    shown = [(one, one.claim.chart + suffix) for _, verdicts, _, suffix in sections for one in verdicts]
+    files[CLAIMS_FILE] = claims_to_csv(shown).encode()
     rows = saving_rows(studies)
     body = [
         _header(groups, judged, manifest, len(records) - len(ended), studied=bool(extra)),
-        _claims_section(sections),
+        _claims_section(sections, files[CLAIMS_FILE]),
         _diagnosis_section(judged, notes),
         _results_section(groups),
         '<h2 id="figures">Figures</h2>',
@@ -103,7 +107,7 @@ def build_report(
         '<h2 id="deviations">Deviations, baselines and choices</h2>',
         to_html(_asset("deviations.md").partition("\n")[2], heading=3),
         _literal_table(),
-        _settings_section(groups, manifest),
+        _settings_section(groups, varied, manifest),
     ]
     data = json.dumps([chart_to_json(chart) for chart in charts], ensure_ascii=False).replace("</", "<\\/")
     return Report(_document("\n".join(body), data), files, judged, charts)
@@ -174,7 +178,7 @@ def _header(groups: list[Family], judged: list[Judged], manifest: Manifest, unfi
         fate = "left out" if groups[0].records[0].finished else "shown as far as they go, and not judged"
         lines.append(f'<p class="note">Runs that have not come to their end: {unfinished}, {fate}.</p>')
     if manifest.unfinished:
-        lines.append(f'<p class="note">{_plural(manifest.unfinished, "run")} of the plan not finished yet.</p>')
+        lines.append(f'<p class="note">Of the plan, {manifest.unfinished} runs or studies are not finished yet.</p>')
     if tally:
         lines.append(f'<ul class="tally">{tally}</ul>')
     links = ("claims", "diagnosis", "results", "figures", "studies", "deviations", "settings")
@@ -184,19 +188,23 @@ def _header(groups: list[Family], judged: list[Judged], manifest: Manifest, unfi
     return "\n".join([*lines, f'<nav aria-label="Sections"><ul>{items}</ul></nav>'])
 
 
-def _claims_section(sections: Sequence[tuple[Family, list[Judged], list[Chart], str]]) -> str:
+def _claims_section(sections: Sequence[tuple[Family, list[Judged], list[Chart], str]], table: bytes) -> str:
+    link = f'<a download="{CLAIMS_FILE}" href="{_data_uri(table, "text/csv")}">CSV</a>'
     lines = [
         '<h2 id="claims">Claims</h2>',
-        "<p>Ours are means with 95 % intervals over seeds (Student's t), paired by seed wherever two runs are "
-        f"compared. {', '.join(f'{SIGNS[answer]} {answer}' for answer in VERDICT_CLASSES)}: a part is not settled if "
+        f"<p>Every number here as a table: {link}. Ours are means with 95 % intervals over seeds (Student's t), paired "
+        "by seed wherever two runs are compared. "
+        f"{', '.join(f'{SIGNS[answer]} {answer}' for answer in VERDICT_CLASSES)}: a part is not settled if "
         "its interval contains both answers, and not measurable without an interval. Intervals are not widened for "
         "their number: of twenty comparisons in which nothing differs, about one will seem settled.</p>",
     ]
     for family, judged, charts, suffix in sections:
         keys = {chart.key for chart in charts}
-        rows = "".join(_claim_row(one, suffix, keys) for one in judged)
+        seeds = len({record.seed for record in family.records})
+        rows = "".join(_claim_row(one, suffix, keys, seeds) for one in judged)
+        caption = f"{family.title}, {_plural(seeds, 'seed')}"
         lines.append(
-            f'<div class="wide"><table class="claims stack"><caption>{_e(family.title)}</caption><thead><tr>'
+            f'<div class="wide"><table class="claims stack"><caption>{_e(caption)}</caption><thead><tr>'
             '<th scope="col">What the paper says</th><th scope="col">Where</th><th scope="col">Here</th>'
             f'<th scope="col">Verdict</th></tr></thead><tbody>{rows}</tbody></table></div>'
         )
@@ -210,11 +218,11 @@ def _claims_section(sections: Sequence[tuple[Family, list[Judged], list[Chart], 
     return "\n".join(lines)
 
 
-def _claim_row(one: Judged, suffix: str, charts: set[str]) -> str:
+def _claim_row(one: Judged, suffix: str, charts: set[str], seeds: int) -> str:
     claim, chart = one.claim, f"{one.claim.chart}{suffix}"
     parts = "".join(
         f'<li><span class="verdict {VERDICT_CLASSES[f.verdict]}" title="{f.verdict}">{SIGNS[f.verdict]}</span> '
-        f'<span class="part">{_e(f.part)}{": " if f.part else ""}</span>{_e(f.value)}</li>'
+        f'<span class="part">{_e(f.part)}{": " if f.part else ""}</span>{_e(f.value)}{_fewer(f, seeds)}</li>'
         for f in one.findings
     )
     link = f'<br><a href="#{chart}">figure</a>' if chart in charts else ""
@@ -225,6 +233,12 @@ def _claim_row(one: Judged, suffix: str, charts: set[str]) -> str:
         f'<td data-head=""><ul class="parts">{parts}</ul></td>'
         f'<td data-head="Verdict">{_verdict(one.verdict)}</td></tr>'
     )
+
+
+def _fewer(finding: Finding, seeds: int) -> str:
+    """Where numbers rest on fewer seeds than there are."""
+    counts = sorted({m.estimate.count for m in finding.measures if 0 < m.estimate.count < seeds})
+    return f" ({' or '.join(map(str, counts))} of {seeds} seeds)" if counts else ""
 
 
 def _verdict(verdict: Answer) -> str:
@@ -251,8 +265,12 @@ def _diagnosis_section(judged: list[Judged], notes: str) -> str:
         if note.verdict != one.verdict:
             lines.append(f'<p class="note">Written when the verdict was “{_e(note.verdict)}”; check it again.</p>')
         lines.append(to_html(note.text, heading=4))
+    open_ones = unsettled(judged)
+    if open_ones:
+        items = "".join(f"<li>{_e(one.family.title)}: {_e(one.claim.words)}</li>" for one in open_ones)
+        lines.append(f"<p>Neither shown nor refuted by these runs, see their numbers above:</p><ul>{items}</ul>")
     if len(lines) == 1:
-        lines.append("<p>Nowhere in these runs.</p>")
+        lines.append("<p>Nowhere in these runs: each of the claimed advantages holds.</p>")
     return "\n".join(lines)
 
 
@@ -262,7 +280,11 @@ def _results_section(groups: list[Family]) -> str:
         "missed",
     )  # fmt: skip
     top = "".join(f'<th scope="col"{" class=number" if k else ""}>{head}</th>' for k, head in enumerate(heads))
-    lines = ['<h2 id="results">Results</h2>']
+    lines = [
+        '<h2 id="results">Results</h2>',
+        "<p>Means over seeds with 95 % intervals. The final accuracy is the mean over the last tenth of the rounds, "
+        "each evaluated on a part of the test set.</p>",
+    ]
     for family in groups:
         for setting in family.comparisons():
             rows = []
@@ -349,7 +371,7 @@ def _literal_table() -> str:
     )
 
 
-def _settings_section(groups: list[Family], manifest: Manifest) -> str:
+def _settings_section(groups: list[Family], varied: Sequence[Record], manifest: Manifest) -> str:
     versions = [f"qccf {__version__}", f"Python {platform.python_version()}"]
     for name in PACKAGES:
         try:
@@ -358,7 +380,8 @@ def _settings_section(groups: list[Family], manifest: Manifest) -> str:
             continue
     lines = [
         '<h2 id="settings">Settings, versions, seeds, commands</h2>',
-        f"<p>{_e(', '.join(versions))}</p>",
+        f"<p>This page: {_e(', '.join(versions))}. The runs: "
+        f"{_e(_run_versions([record for family in groups for record in family.records]))}.</p>",
     ]
     if manifest.command:
         lines.append(f"<pre>{_e(manifest.command)}</pre>")
@@ -380,18 +403,41 @@ def _settings_section(groups: list[Family], manifest: Manifest) -> str:
             "<details><summary>All settings of the first run (the others differ in policy, seed, β and V)</summary>"
             f"<pre>{_e(text)}</pre></details>"
         )
+    if varied:
+        lines.append(
+            "<h3>Runs with one setting changed</h3><p>Of these only the savings are shown, in the figure of what they "
+            f"hang on.</p><details><summary>{_plural(len(varied), 'run')}</summary><pre>"
+            + _e("\n".join(record.folder.name for record in varied))
+            + "</pre></details>"
+        )
     return "\n".join(lines)
+
+
+def _run_versions(records: Sequence[Record]) -> str:
+    """What the runs themselves say that they were computed by."""
+    said = Counter(
+        ", ".join(f"{name} {number}" for name, number in _versions(record.summary).items()) for record in records
+    )
+    return "; ".join(f"{words} ({_plural(count, 'run')})" for words, count in said.items())
+
+
+def _versions(summary: dict[str, Any]) -> dict[str, str]:
+    return {"qccf": summary.get("version", "?"), **summary.get("packages", {})}
 
 
 def _differences(family: Family) -> str:
     """What of the runs is not the paper's experiment, and why."""
     ours, papers = family.scenario, load_scenario("paper-table" if family.task == "femnist" else family.task)
+    mixed = f"by Dirichlet draws with α = {ours.data.dirichlet_alpha:g}"
+    partition = {"dirichlet": mixed, "writer": "by writer", "iid": "all alike"}[ours.data.partition]
     fewer = "to save time: fewer samples at as many times the cycles, so that computing costs what it does in the paper"
     rows = [
+        ("data", "FEMNIST" if family.task == "femnist" else "CIFAR-10", family.dataset_title, "what is here"),
         ("samples a client", f"{PAPERS_MEAN_SIZE:g}", f"{ours.data.dataset_size_mean:g}", fewer),
         ("cycles a sample", f"{papers.device.cycles_per_sample:g}", f"{ours.device.cycles_per_sample:g}", fewer),
         ("seeds", "5", f"{len({record.seed for record in family.records})}", "to save time"),
         ("bandwidth (MHz)", "1", f"{ours.radio.bandwidth_hz / 1e6:g}", "E1: nobody can upload in 1 MHz"),
+        ("classes among clients", "not in its text", partition, "the preset's"),
         ("rounds", "not in its text", f"{family.rounds}", "as many as the scale gives"),
         ("learning rate", "not in its text", f"{ours.learning.learning_rate:g}", "the preset's, at every scale"),
     ]

@@ -51,8 +51,10 @@ def _weights(family: Family, suffix: str) -> Chart:
 
 def _policies(family: Family, settings: list[Setting], number: str, suffix: str) -> Chart:
     panels = []
-    for setting, letters in zip(settings, ("ab", "cd", "ef", "gh", "ij"), strict=False):
-        where = setting.beta_label
+    several = len({setting.energy_weight for setting in settings}) > 1
+    for k, setting in enumerate(settings):
+        letters = [chr(ord("a") + 2 * k + j) for j in (0, 1)]
+        where = setting.beta_label + (f", V = {setting.energy_weight:g}" if several else "")
         panels.append(
             Panel(
                 f"({letters[0]}) Accuracy, {where}",
@@ -83,9 +85,13 @@ def _efficiency(family: Family, settings: list[Setting], suffix: str) -> Chart:
         for k, name in enumerate(family.labels(setting)):
             energy, accuracy = (_stack(family.of(setting, name), of) for of in (_energy, _accuracy))
             seen = np.isfinite(accuracy).all(axis=0)
-            series.append(_series(name, k, energy.mean(axis=0)[seen], accuracy.mean(axis=0)[seen]))
+            points = [estimate(column) for column in accuracy.T[seen]]
+            series.append(_series(name, k, energy.mean(axis=0)[seen], accuracy.mean(axis=0)[seen], points))
         panels.append(Panel(setting.beta_label, "accumulated energy (J)", "test accuracy", tuple(series), percent=True))
-    caption = f"What accuracy costs on {family.title}: means over seeds after each round. Up and to the left is better."
+    caption = (
+        f"What accuracy costs on {family.title}: means over seeds after each round, with 95 % intervals of the "
+        "accuracy. Up and to the left is better."
+    )
     return Chart(f"efficiency{suffix}", f"Accuracy against energy, {family.title}", caption, tuple(panels))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from qccf.config import Scenario, load_scenario
+from qccf.config import Scenario, load_scenario, settings_key
 from qccf.contracts import FloatArray
 from qccf.errors import QccfError
 from qccf.studies import RESULT
@@ -98,13 +98,17 @@ class Setting:
     mean_size: float
     energy_weight: float
 
+    def is_papers(self, beta: float) -> bool:
+        """Whether this is that β in proportion to the paper's sizes."""
+        return round(self.beta / self.mean_size * PAPERS_MEAN_SIZE, 6) == beta
+
     @property
     def beta_label(self) -> str:
         if self.mean_size == PAPERS_MEAN_SIZE:
             return f"β = {self.beta:g}"
-        nominal = round(self.beta / self.mean_size * PAPERS_MEAN_SIZE, 6)
-        if nominal in (150.0, 300.0):
-            return f"β = {nominal:g}, scaled"
+        for beta in (150.0, 300.0):
+            if self.is_papers(beta):
+                return f"β = {beta:g}, scaled"
         return f"β = {self.beta:g} of {self.mean_size:g}"
 
 
@@ -125,13 +129,17 @@ class Family:
 
     @property
     def title(self) -> str:
+        return self.dataset_title + (f" with {self.note}" if self.note else "")
+
+    @property
+    def dataset_title(self) -> str:
         names = {
             "emnist": "EMNIST", "femnist": "FEMNIST", "cifar10": "CIFAR-10", "mnist": "MNIST",
             "handwriting": "handwriting (synthetic)",
         }  # fmt: skip
         name = self.scenario.data.dataset
         synthetic = " (synthetic)" if self.records[0].summary.get("synthetic") else ""
-        return names.get(name, name + synthetic) + (f" with {self.note}" if self.note else "")
+        return names.get(name, name + synthetic)
 
     @property
     def task(self) -> str:
@@ -224,18 +232,37 @@ def families(records: Iterable[Record]) -> list[Family]:
     """Runs grouped by all that figures do not vary."""
     groups: dict[str, list[Record]] = {}
     for record in records:
-        groups.setdefault(json.dumps(_fixed(record.scenario), sort_keys=True), []).append(record)
+        own = fixed_settings(record.scenario) | {
+            "data": record.summary.get("data"),
+            "precision": record.summary.get("precision"),
+        }
+        groups.setdefault(json.dumps(own, sort_keys=True), []).append(record)
     settings = [json.loads(key) for key in groups]
     return [
         Family(
-            tuple(group),
+            tuple(_each_once(group)),
             _told_apart(own, [other for other in settings if other["data.dataset"] == own["data.dataset"]]),
         )
         for own, group in zip(settings, groups.values(), strict=True)
     ]
 
 
-def _fixed(scenario: Scenario) -> dict[str, Any]:
+def _each_once(records: Sequence[Record]) -> list[Record]:
+    """A run that was found twice counts once; two that only look alike are refused, for they would pass for seeds."""
+    kept: dict[tuple[Any, ...], Record] = {}
+    for record in records:
+        other = kept.setdefault((record.policy, record.codec, record.setting, record.seed), record)
+        if settings_key(other.scenario, other.policy, other.seed) != settings_key(
+            record.scenario, record.policy, record.seed
+        ):
+            raise QccfError(
+                f"{other.folder} and {record.folder} are both {record.policy} with seed {record.seed}, but differ in "
+                "the options of their policy or codec: report them one at a time."
+            )
+    return list(kept.values())
+
+
+def fixed_settings(scenario: Scenario) -> dict[str, Any]:
     """The settings that figures do not vary, by their dotted names."""
     varied = {"federation.seed", "data.dataset_size_std", "control.energy_weight"}
     return {

@@ -25,11 +25,17 @@ CODEC_STYLES: dict[str, tuple[str, str]] = {
     "update+block+entropy": ("#000000", "D"),
 }
 _OTHERS = ("#CC79A7", "#56B4E9", "#F0E442", "#000000")
+_OTHER_MARKERS = ("v", "P", "*", "X")
 
 
 def run_style(label: str, index: int = 0) -> tuple[str, str]:
-    """Colour and marker of a policy or codec; what is not in the tables takes the next free colour."""
-    return (POLICY_STYLES | CODEC_STYLES).get(label, (_OTHERS[index % len(_OTHERS)], "v"))
+    """Colour and marker of a policy or codec, or of `policy, codec`; what is not in the tables takes the next free."""
+    known = POLICY_STYLES | CODEC_STYLES
+    policy, _, codec = label.partition(", ")
+    if policy in POLICY_STYLES and codec in CODEC_STYLES:
+        return CODEC_STYLES[codec][0], POLICY_STYLES[policy][1]
+    turn = index // len(_OTHERS)
+    return known.get(label, (_OTHERS[index % len(_OTHERS)], _OTHER_MARKERS[turn % len(_OTHER_MARKERS)]))
 
 
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, Any]:

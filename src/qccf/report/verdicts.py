@@ -17,8 +17,9 @@ Answer = Literal["holds", "partly", "does not hold", "not settled", "not measura
 """On a part of it: `not settled` has an interval, which contains both answers; `not measurable` has none."""
 
 RULES: dict[str, str] = {
-    "direction": "The number is above (or below) 0. Holds if the whole interval is. Does not hold if the whole "
-    "interval is on the other side, or within ±margin: a difference that is shown not to matter is none.",
+    "direction": "The number is above (or below) 0. Does not hold if the whole interval is on the other side, or all "
+    "of it within ±margin: a difference that is shown not to matter is none. Holds if the whole interval is on the "
+    "claim's side and not all of it within the margin.",
     "equivalence": "The number is 0. Holds if the whole interval is within ±margin, does not if all of it is outside.",
     "magnitude": "The number is the paper's. Holds if its direction does and the whole interval is within ±margin of "
     "the paper's; partly if only the direction does.",
@@ -42,6 +43,8 @@ class Quantity:
     form: str
     scale: float = 1.0
     unit: str = ""
+    grain: float = 0.0
+    """The step in which it is counted: equal counts on a few seeds do not mean that there is no spread."""
 
     def shown(self, e: Estimate) -> str:
         return e.shown(self.form, self.scale, self.unit)
@@ -53,7 +56,7 @@ class Quantity:
 ENERGY = Quantity("energy", 0.05, "+.1f", 100.0, " %")
 ACCURACY = Quantity("accuracy", 0.01, "+.1f", 100.0, " points")
 CORRELATION = Quantity("rank correlation", 0.2, "+.2f")
-ROUNDS = Quantity("rounds", 1.0, "+.1f", unit=" rounds")
+ROUNDS = Quantity("rounds", 1.0, "+.1f", unit=" rounds", grain=1.0)
 BITS = Quantity("bits", 0.5, "+.2f", unit=" bits")
 QUANTITIES = (ENERGY, ACCURACY, CORRELATION, ROUNDS, BITS)
 
@@ -63,9 +66,9 @@ def direction(e: Estimate, sign: int, margin: float) -> Answer:
     if not e.known:
         return "not measurable"
     low, high = sorted((sign * e.low, sign * e.high))
-    if low > 0.0:
-        return "holds"
-    return "does not hold" if high < 0.0 or _inside(e, margin) else "not settled"
+    if high < 0.0 or _inside(e, margin):
+        return "does not hold"
+    return "holds" if low > 0.0 else "not settled"
 
 
 def equivalence(e: Estimate, margin: float) -> Answer:

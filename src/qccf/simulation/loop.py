@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -209,6 +210,7 @@ def summarise(
         "missed": float(clients_columns["missed"].sum() / max(on.sum(), 1)),
         **about,
         "version": __version__,
+        "packages": {name: metadata.version(name) for name in ("torch", "numpy")},
     }
 
 

@@ -244,6 +244,11 @@
     listen() {
       const { svg } = this;
       let start = null, box = null;
+      const read = (px) => {
+        const stops = this.stops();
+        if (!stops.length || px < MARGIN.left - 10) return this.leave();
+        this.point(stops.reduce((best, x) => (Math.abs(this.px(x) - px) < Math.abs(this.px(best) - px) ? x : best)));
+      };
       svg.addEventListener("pointermove", (event) => {
         const [px, py] = this.place(event);
         if (start) {
@@ -252,12 +257,11 @@
           for (const [key, value] of Object.entries({ x: Math.min(a, px), y: Math.min(b, py), width: Math.abs(px - a), height: Math.abs(py - b) })) box.setAttribute(key, value);
           return;
         }
-        const stops = this.stops();
-        if (!stops.length || px < MARGIN.left - 10) return this.leave();
-        this.point(stops.reduce((best, x) => (Math.abs(this.px(x) - px) < Math.abs(this.px(best) - px) ? x : best)));
+        read(px);
       });
       svg.addEventListener("pointerdown", (event) => {
-        if (event.pointerType !== "mouse" || event.button !== 0) return;
+        if (event.pointerType !== "mouse") return read(this.place(event)[0]);
+        if (event.button !== 0) return;
         start = this.place(event);
         this.leave();
         svg.setPointerCapture(event.pointerId);
@@ -272,7 +276,8 @@
         this.zoomed = [...xs, ...ys];
         this.render();
       });
-      svg.addEventListener("pointerleave", () => { if (!start) this.leave(); });
+      // A finger that is lifted leaves its values on the screen.
+      svg.addEventListener("pointerleave", (event) => { if (!start && event.pointerType === "mouse") this.leave(); });
       svg.addEventListener("dblclick", () => this.reset());
       svg.addEventListener("blur", () => this.leave());
       svg.addEventListener("keydown", (event) => {
