@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from qccf.report import verdicts as verdict_rules
 from qccf.report.claims import (
     CLAIMS,
     Judged,
@@ -17,7 +16,7 @@ from qccf.report.claims import (
     target_accuracies,
 )
 from qccf.report.diagnosis import evidence, lacking, read_notes
-from qccf.report.intervals import Estimate, estimate
+from qccf.report.intervals import Estimate
 from qccf.report.records import Family
 from qccf.report.verdicts import combined, direction, equivalence, magnitude, ordering
 from tests.made_runs import AS_CLAIMED, REVERSED, ROUNDS, SEEDS, made_family, made_record
@@ -271,10 +270,17 @@ def test_a_relation_to_sizes_is_not_hidden_by_bits_that_rise_for_all() -> None:
     assert all(f.measures[0].estimate.low > 0.9 for f in mine)
 
 
-def test_one_round_ahead_on_every_seed_settles_nothing() -> None:
-    """Rounds are counted: three equal counts do not make an interval of no width."""
-    e = estimate([1.0, 1.0], verdict_rules.ROUNDS.grain)
-    assert direction(e, 1, verdict_rules.ROUNDS.margin) == "not settled"
+def test_the_same_lead_on_every_seed_still_has_an_interval() -> None:
+    """Rounds are counted: equal counts on three seeds do not make an interval of no width."""
+    alike = [
+        replace(made_record(policy, 0, speed=speed), summary=made_record(policy, seed).summary)
+        for seed in range(3)
+        for policy, speed in (("qccf", 0.12), ("same-size", 0.1))
+    ]
+    (finding,) = verdicts(Family(tuple(alike)))["fastest"].findings
+    lead = next(m.estimate for m in finding.measures if m.against == "same-size")
+    assert lead.mean == round(lead.mean)
+    assert lead.half == pytest.approx(4.3027 / math.sqrt(12 * 3), rel=1e-4)
 
 
 def test_flat_is_asked_of_every_smaller_v() -> None:

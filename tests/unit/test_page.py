@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -13,7 +14,7 @@ from qccf.errors import QccfError
 from qccf.report.diagnosis import NOTES as NAME
 from qccf.report.page import Manifest, Report, build_report
 from qccf.report.records import families
-from qccf.report.study_charts import trained_rows
+from qccf.report.study_charts import study_charts, trained_rows
 from qccf.report.style import CODEC_STYLES, run_style
 from qccf.report.verdicts import RULES
 from tests.made_runs import AS_CLAIMED, made_family, made_record, made_studies
@@ -145,6 +146,13 @@ def test_trained_savings_are_of_the_same_seeds_and_of_nothing_else_changed() -> 
     assert gain[1].shown_value == "10 dB, trained, 1 seed"
     assert gain[1].source == "EMNIST, 40 rounds"
     assert next(row for row in rows if row.factor.name == "L").savings["principle"].count == 3
+
+    two = [r for r in family.records if r.seed < 2]
+    mixed = [with_settings(two, learning={"smoothness": 0.05}), with_settings(first, learning={"smoothness": 0.15})]
+    (chart,) = study_charts(made_studies(), trained_rows([family, *mixed]))
+    panel = next(panel for panel in chart.panels if panel.title == "L")
+    dots = next(series for series in panel.series if series.name == "trained, against principle")
+    assert [np.isfinite(low) for low in dots.low] == [True, True, False], "one seed has no interval, the others have"
 
     narrow = [r for r in family.records if r.setting.beta == 150.0]
     unfinished = [replace(r, summary=r.summary | {"finished": False}) for r in family.records]

@@ -82,7 +82,7 @@ def build_report(
         judged += verdicts
         charts += mine
         sections.append((family, verdicts, mine, suffix))
-    trained = trained_rows([*groups, *families(record for record in varied if record.finished)])
+    trained = trained_rows([*groups, *families(varied)])
     extra = study_charts(studies, trained)
     charts += extra
     files = {name: data for chart in charts for name, data in _files(chart).items()}
