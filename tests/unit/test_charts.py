@@ -31,11 +31,23 @@ def test_the_papers_figures_are_there(charts: dict[str, Chart]) -> None:
             assert panel.x_label
             assert panel.y_label
             for series in panel.series:
-                assert (series.colour, series.marker) == POLICY_STYLES[series.name]
+                if series.name in POLICY_STYLES:
+                    assert (series.colour, series.marker) == POLICY_STYLES[series.name]
     cloud = charts["bits-x"].panels[1].series[0]
     assert not cloud.line
     assert len(cloud.x) == SEEDS * 10
     assert len(charts["policies-x"].panels[0].series[0].x) == ROUNDS
+
+
+def test_what_v_trades_stands_beside_the_other_policies(charts: dict[str, Chart]) -> None:
+    """At the β at which several V ran, the ends of QCCF's other runs; the end of its own curve is at its own V."""
+    narrow, wide = charts["efficiency-x"].panels
+    (points,) = [series for series in narrow.series if series.name not in POLICY_STYLES]
+    assert (points.name, points.line, points.colour) == ("qccf, other V", False, POLICY_STYLES["qccf"][0])
+    energies, accuracies = (panel.series[0].y for panel in reversed(charts["weights-x"].panels))
+    assert points.x == [energies[k] for k in (0, 1, 3, 4)]
+    assert points.y == [accuracies[k] for k in (0, 1, 3, 4)]
+    assert {series.name for series in wide.series} == set(POLICY_STYLES)
 
 
 def test_drawn_and_told_from_the_same_numbers(charts: dict[str, Chart]) -> None:

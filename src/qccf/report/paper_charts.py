@@ -4,6 +4,7 @@ Paper: Figs. 2 to 5.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -87,12 +88,26 @@ def _efficiency(family: Family, settings: list[Setting], suffix: str) -> Chart:
             seen = np.isfinite(accuracy).all(axis=0)
             points = [estimate(column) for column in accuracy.T[seen]]
             series.append(_series(name, k, energy.mean(axis=0)[seen], accuracy.mean(axis=0)[seen], points))
+        series += _other_weights(family, setting)
         panels.append(Panel(setting.beta_label, "accumulated energy (J)", "test accuracy", tuple(series), percent=True))
     caption = (
         f"What accuracy costs on {family.title}: means over seeds after each round, with 95 % intervals of the "
-        "accuracy. Up and to the left is better."
+        "accuracy. Up and to the left is better. Points are where QCCF ends with another V."
     )
     return Chart(f"efficiency{suffix}", f"Accuracy against energy, {family.title}", caption, tuple(panels))
+
+
+def _other_weights(family: Family, setting: Setting) -> list[Series]:
+    """Where QCCF ends with each other V at the same β: the trade that V makes, beside the other policies."""
+    others = [s for s in family.weights() if s.beta == setting.beta and s != setting]
+    if not others:
+        return []
+    energies, accuracies = (
+        [estimate(of(record) for record in family.of(s, "qccf")) for s in others]
+        for of in (lambda record: float(record.energy_j[-1]), Record.final_accuracy)
+    )
+    x, y = ([point.mean for point in points] for points in (energies, accuracies))
+    return [replace(_series("qccf", 0, x, y, accuracies, line=False), name="qccf, other V", marker="+")]
 
 
 def _bits(family: Family, settings: list[Setting], suffix: str) -> Chart:

@@ -25,7 +25,7 @@ CODEC_STYLES: dict[str, tuple[str, str]] = {
     "update+block+entropy": ("#000000", "D"),
 }
 _OTHERS = ("#CC79A7", "#56B4E9", "#F0E442", "#000000")
-_OTHER_MARKERS = ("v", "P", "*", "X")
+_OTHER_MARKERS = ("v", "s", "^", "D")
 
 
 def run_style(label: str, index: int = 0) -> tuple[str, str]:
