@@ -7,10 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 
+from qccf.report.claims import CLAIMS
+
 ROOT = Path(__file__).parents[2]
+RECORDED = sorted((ROOT / "docs" / "results").glob("*/report.html"))
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +59,22 @@ def test_every_document_is_in_the_navigation() -> None:
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
     listed = set(re.findall(r"[\w-]+\.md", str(nav)))
     assert listed == {path.name for path in (ROOT / "docs").glob("*.md")}
+
+
+@pytest.mark.parametrize("page", RECORDED, ids=lambda page: page.parent.name)
+def test_a_recorded_report_is_of_todays_claims_and_names_no_machine(page: Path) -> None:
+    claims = pd.read_csv(page.parent / "figures" / "claims.csv")
+    for data, mine in claims.groupby("data"):
+        told = dict(zip(mine["claim"], mine["words"], strict=True))
+        assert told == {claim.key: claim.words for claim in CLAIMS}, data
+    text = page.read_text(encoding="utf-8")
+    assert not re.search(r"/(?:" + "|".join(["wor" + "k", "roo" + "t", "tm" + "p", "home"]) + r")/\w", text)
+    assert "Nobody has written down the cause yet" not in text
+    assert "check it again" not in text
+
+
+def test_results_are_recorded() -> None:
+    assert RECORDED
 
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:

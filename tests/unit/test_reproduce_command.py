@@ -12,6 +12,7 @@ import pytest
 
 from qccf.batch import Progress
 from qccf.cli import main
+from qccf.commands.report import manifest_of
 from qccf.learning.datasets import DATASETS
 from qccf.report.claims import CLAIMS
 from qccf.simulation.training_job import TrainingJob
@@ -193,7 +194,8 @@ def test_the_plan_is_written_before_it_is_run(tmp_path: Path, monkeypatch) -> No
     with pytest.raises(pytest.exit.Exception):
         main(command(tmp_path, "fig3"))
     tree = json.loads((tmp_path / "reproduction.json").read_text())
-    assert (len(tree["runs"]), tree["unfinished"], tree["failed"]) == (20, 20, [])
+    assert (len(tree["runs"]), tree["failed"]) == (20, [])
+    assert manifest_of(tree, tmp_path).unfinished == 20
     assert tree["not_run"] == [], "this figure does not need the second task"
 
 

@@ -44,7 +44,7 @@ def planned(folder: Path, tree: dict[str, Any]) -> Found:
 def report_command(options: argparse.Namespace) -> int:
     """The page of any runs; of a reproduction, those of its last plan."""
     folders: list[Path] = options.folders
-    manifests = [read_manifest(folder) for folder in folders if (folder / MANIFEST).exists()]
+    manifests = [manifest_of(read_manifest(folder), folder) for folder in folders if (folder / MANIFEST).exists()]
     found = Found()
     for folder in folders:
         if (folder / MANIFEST).exists():
@@ -55,7 +55,7 @@ def report_command(options: argparse.Namespace) -> int:
         raise QccfError(f"{', '.join(map(str, folders))}: no run here has come to its first summary.")
     out: Path = options.out or folders[0] / "report.html"
     require_writable(out.parent)
-    manifest = _together([manifest_of(tree) for tree in manifests])
+    manifest = _together(manifests)
     report = write_report(out, found, manifest, notes=[folder / NOTES for folder in folders])
     console = Console()
     say(console, report, out)
@@ -65,19 +65,23 @@ def report_command(options: argparse.Namespace) -> int:
 def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         tree: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        _ = manifest_of(tree), [*tree["runs"], *tree.get("varied", []), *tree["studies"]]
+        _ = manifest_of(tree, folder)
         return tree
     except (OSError, ValueError, KeyError, TypeError):
         raise QccfError(f"{folder / MANIFEST} cannot be read: run `qccf reproduce` again, it goes on.") from None
 
 
-def manifest_of(tree: dict[str, Any]) -> Manifest:
+def manifest_of(tree: dict[str, Any], folder: Path) -> Manifest:
+    """What was planned, and how much of it is not there; what has failed is named, not counted."""
+    found = planned(folder, tree)
+    there = len(found.runs) + len(found.varied) + len(found.studies)
+    count = len(tree["runs"]) + len(tree.get("varied", [])) + len(tree["studies"])
     return Manifest(
         command=tree["command"],
         scale=tree["scale"],
         not_run=tuple((task, reason) for task, reason in tree["not_run"]),
         failed=tuple((label, sentence) for label, sentence in tree["failed"]),
-        unfinished=tree["unfinished"],
+        unfinished=max(0, count - there - len(tree["failed"])),
     )
 
 

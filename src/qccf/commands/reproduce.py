@@ -62,7 +62,7 @@ def _finish(console: Console, out: Path, progress: Progress) -> int:
     found = planned(out, tree)
     if found.runs:
         page = out / "report.html"
-        say(console, write_report(page, found, manifest_of(tree), notes=[out / NOTES]), page)
+        say(console, write_report(page, found, manifest_of(tree, out), notes=[out / NOTES]), page)
     return farewell(console, progress)
 
 
@@ -102,7 +102,6 @@ def _write_manifest(
         "scale": options.scale,
         "not_run": [[one.task.name, one.reason] for one in chosen if one.reason and one.task.name in needed],
         "failed": [[jobs[i].label, words] for i, words in progress.failures().items()] if progress else [],
-        "unfinished": progress.count("waiting") if progress else sum(not job.is_finished() for job in jobs),
         "runs": [name for name in folders if name.startswith("runs/")],
         "varied": [name for name in folders if name.startswith(f"{VARIED_RUNS}/")],
         "studies": [f"{name}/{RESULT}" for name in folders if name.startswith("studies/")],
