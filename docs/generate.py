@@ -120,9 +120,9 @@ def _uses_in_tests() -> dict[str, list[str]]:
                 continue
             reached = used | {u for helper in used & set(helpers) for u in helpers[helper]}
             for module in modules:
-                package = (SOURCE.parent / module.replace(".", "/")).is_dir()
+                is_package = (SOURCE.parent / module.replace(".", "/")).is_dir()
                 for one in reached:  # of a package only what is imported from it, of a module methods as well
-                    if not package or f"{module}.{one}" in modules:
+                    if not is_package or f"{module}.{one}" in modules:
                         uses.setdefault(f"{module}:{one}", []).append(f"{where}::{name}")
         for module in modules:
             uses.setdefault(module, []).append(where)

@@ -261,6 +261,8 @@ def test_without_lost_uploads_principle_is_not_slow_for_their_sake() -> None:
     findings = verdicts(made_family(slow))["late-slowdown"].findings
     assert {f.verdict for f in findings} == {"does not hold"}
     assert "but no upload is lost" in findings[0].value
+    one_seed = verdicts(made_family(slow, seeds=1))["late-slowdown"].findings
+    assert {f.verdict for f in one_seed} == {"not measurable"}
 
 
 def test_a_relation_to_sizes_is_not_hidden_by_bits_that_rise_for_all() -> None:

@@ -66,6 +66,10 @@ class Roster:
         while (reply := self._hellos.take()) is not None:
             self._hear(reply, online)
 
+    def time_empty(self, reply: Reply) -> None:
+        """Take note of how long a reply without a payload took."""
+        self.delays_s[reply.node] = min(reply.seconds, self.delays_s.get(reply.node, reply.seconds))
+
     def doubt(self, clients: Sequence[int]) -> None:
         """Have these clients say hello again before they are given work: they did not do their last."""
         for client in clients:
@@ -92,7 +96,7 @@ class Roster:
             self._asked[node] = time.monotonic() + AGAIN_S
         else:
             self.nodes[client] = node
-            self.delays_s[node] = min(reply.seconds, self.delays_s.get(node, reply.seconds))
+            self.time_empty(reply)
 
 
 def _few(numbers: Sequence[int]) -> str:

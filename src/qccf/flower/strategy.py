@@ -280,6 +280,7 @@ class QccfStrategy(Strategy):
                 upload, count = read_reply(reply.message, instruction, self._rules.codec, len(weights))
             except ReplyError as error:
                 raise FederationError(f"client {instruction.client} could not be measured: {error}") from None
+            self.roster.time_empty(reply)
             sizes[instruction.client] = count
             reports[instruction.client] = (upload.report, upload.forecast)
         silent = sorted(set(range(self.roster.num_clients)) - set(reports))

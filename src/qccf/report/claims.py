@@ -273,7 +273,7 @@ def _late_slowdown(family: Family) -> list[Finding]:
             ("lost uploads ~ D", over_sizes, CORRELATION, 1, note),
         ):
             answer = direction(e, sign, quantity.margin)
-            if runs and not lost:
+            if e.known and not lost:
                 answer = "does not hold"  # whatever it learns late, it is not for that reason
             findings.append(_found(f"{setting.beta_label}: {part}", e, quantity, answer, more))
     return findings

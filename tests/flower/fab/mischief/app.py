@@ -38,8 +38,8 @@ def train(message: Message, context: Context) -> Message:
     told = Instruction.read(message)
     if _told(context, "hang", told):
         time.sleep(3600)
-    if _told(context, "linger", told):
-        time.sleep(45)
+    while _told(context, "linger", told) and not Path(context.run_config["until"]).exists():
+        time.sleep(0.2)
     weights = message.content["arrays"]["weights"].numpy()
     aim = stream(7, "aim", told.client).normal(size=SIZE).astype(np.float32)
     gradient = weights - aim
