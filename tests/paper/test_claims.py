@@ -6,16 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from qccf.report.claims import (
-    CLAIMS,
-    Judged,
-    energy_saved_to,
-    judge,
-    rounds_ahead,
-    rounds_to,
-    target_accuracies,
-)
+from qccf.report.claims import CLAIMS, Judged, judge
 from qccf.report.diagnosis import evidence, lacking, read_notes
+from qccf.report.findings import energy_saved_to, rounds_ahead, rounds_to, target_accuracies
 from qccf.report.intervals import Estimate
 from qccf.report.records import Family
 from qccf.report.verdicts import combined, direction, equivalence, magnitude, ordering

@@ -1,38 +1,35 @@
 """The report: one HTML file that needs nothing else, with the claims on top."""
 
 import base64
-import html
 import io
 import json
-import platform
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata, resources
+from html import escape
+from importlib import resources
 from typing import Any
 
 from qccf._version import __version__
-from qccf.config import load_scenario, scenario_to_toml
-from qccf.errors import InfeasibleError
 from qccf.report.charts import Chart, chart_to_csv, chart_to_json, draw
-from qccf.report.claims import CLAIMS, Finding, Judged, judge
+from qccf.report.claims import CLAIMS, Judged, judge
 from qccf.report.claims_table import claims_to_csv
 from qccf.report.diagnosis import evidence, lacking, read_notes, unsettled
+from qccf.report.findings import Finding
 from qccf.report.intervals import estimate
 from qccf.report.markdown import to_html
 from qccf.report.paper_charts import family_charts
+from qccf.report.provenance import literal_table, plural, settings_section
 from qccf.report.records import PAPERS_MEAN_SIZE, Family, Record, families
 from qccf.report.study_charts import SavingRow, saving_rows, study_charts, trained_rows
 from qccf.report.verdicts import QUANTITIES, RULES, SIGNS, Answer
 from qccf.studies import FACTORS
-from qccf.world import build_world
 
 VERDICT_CLASSES: dict[Answer, str] = {
     "holds": "holds", "partly": "partly", "does not hold": "fails", "not settled": "unknown",
     "not measurable": "unknown",
 }  # fmt: skip
 CLAIMS_FILE = "claims.csv"
-PACKAGES = ("numpy", "scipy", "torch", "numba", "pandas", "matplotlib")
 
 
 @dataclass(frozen=True)
@@ -106,8 +103,8 @@ def build_report(
     body += [
         '<h2 id="deviations">Deviations, baselines and choices</h2>',
         to_html(_asset("deviations.md").partition("\n")[2], heading=3),
-        _literal_table(),
-        _settings_section(groups, varied, manifest),
+        literal_table(),
+        settings_section(groups, varied, manifest.command),
     ]
     data = json.dumps([chart_to_json(chart) for chart in charts], ensure_ascii=False).replace("</", "<\\/")
     return Report(_document("\n".join(body), data), files, judged, charts)
@@ -151,19 +148,19 @@ def _header(groups: list[Family], judged: list[Judged], manifest: Manifest, unfi
     lines = [
         "<h1>Doubly adaptive quantization in wireless federated learning: what holds</h1>",
         "<p>The experiments of “Energy-Efficient Wireless Federated Learning via Doubly Adaptive Quantization”, run "
-        f"again with <code>qccf</code> {__version__}: {runs} training runs, {_plural(len(seeds), 'seed')}, "
+        f"again with <code>qccf</code> {__version__}: {runs} training runs, {plural(len(seeds), 'seed')}, "
         f"{', '.join(f'{family.rounds} rounds on {family.title}' for family in groups)}.</p>",
     ]
     for family in groups:
         source = str(family.records[0].summary["data"])
         loud = ' class="note"' if family.records[0].summary.get("synthetic") else ""
-        lines.append(f"<p{loud}>Data of {_e(family.title)}: {_e(source)}.</p>")
+        lines.append(f"<p{loud}>Data of {escape(family.title)}: {escape(source)}.</p>")
         data, device = family.scenario.data, family.scenario.device
         if data.dataset_size_mean != PAPERS_MEAN_SIZE:
             lines.append(
-                f'<p class="note">On {_e(family.title)} a client has {data.dataset_size_mean:g} samples on average, '
-                f"not the paper's {PAPERS_MEAN_SIZE:g}, at {device.cycles_per_sample:g} cycles each. “β = 150, scaled” "
-                "is the paper's 150 in the same proportion. Accuracies are those of so much data.</p>"
+                f'<p class="note">On {escape(family.title)} a client has {data.dataset_size_mean:g} samples on '
+                f"average, not the paper's {PAPERS_MEAN_SIZE:g}, at {device.cycles_per_sample:g} cycles each. “β = "
+                "150, scaled” is the paper's 150 in the same proportion. Accuracies are those of so much data.</p>"
             )
     if manifest.scale == "smoke":
         lines.append(
@@ -171,9 +168,9 @@ def _header(groups: list[Family], judged: list[Judged], manifest: Manifest, unfi
             "learning, and its verdicts mean nothing.</p>"
         )
     for task, reason in manifest.not_run:
-        lines.append(f'<p class="note">Task {_e(task)} was not run: {_e(reason)}.</p>')
+        lines.append(f'<p class="note">Task {escape(task)} was not run: {escape(reason)}.</p>')
     for label, sentence in manifest.failed:
-        lines.append(f'<p class="note">A run failed, {_e(label)}: {_e(sentence)}</p>')
+        lines.append(f'<p class="note">A run failed, {escape(label)}: {escape(sentence)}</p>')
     if unfinished:
         fate = "left out" if groups[0].records[0].finished else "shown as far as they go, and not judged"
         lines.append(f'<p class="note">Runs that have not come to their end: {unfinished}, {fate}.</p>')
@@ -202,9 +199,9 @@ def _claims_section(sections: Sequence[tuple[Family, list[Judged], list[Chart], 
         keys = {chart.key for chart in charts}
         seeds = len({record.seed for record in family.records})
         rows = "".join(_claim_row(one, suffix, keys, seeds) for one in judged)
-        caption = f"{family.title}, {_plural(seeds, 'seed')}"
+        caption = f"{family.title}, {plural(seeds, 'seed')}"
         lines.append(
-            f'<div class="wide"><table class="claims stack"><caption>{_e(caption)}</caption><thead><tr>'
+            f'<div class="wide"><table class="claims stack"><caption>{escape(caption)}</caption><thead><tr>'
             '<th scope="col">What the paper says</th><th scope="col">Where</th><th scope="col">Here</th>'
             f'<th scope="col">Verdict</th></tr></thead><tbody>{rows}</tbody></table></div>'
         )
@@ -222,14 +219,14 @@ def _claim_row(one: Judged, suffix: str, charts: set[str], seeds: int) -> str:
     claim, chart = one.claim, f"{one.claim.chart}{suffix}"
     parts = "".join(
         f'<li><span class="verdict {VERDICT_CLASSES[f.verdict]}" title="{f.verdict}">{SIGNS[f.verdict]}</span> '
-        f'<span class="part">{_e(f.part)}{": " if f.part else ""}</span>{_e(f.value)}{_fewer(f, seeds)}</li>'
+        f'<span class="part">{escape(f.part)}{": " if f.part else ""}</span>{escape(f.value)}{_fewer(f, seeds)}</li>'
         for f in one.findings
     )
     link = f'<br><a href="#{chart}">figure</a>' if chart in charts else ""
-    number = f"<br>{_e(claim.paper)}" if claim.paper else ""
+    number = f"<br>{escape(claim.paper)}" if claim.paper else ""
     return (
-        f'<tr id="claim-{claim.key}{suffix}"><td>{_e(claim.words)}</td>'
-        f'<td class="paper" data-head="Paper">{_e(claim.figure)}{number}{link}</td>'
+        f'<tr id="claim-{claim.key}{suffix}"><td>{escape(claim.words)}</td>'
+        f'<td class="paper" data-head="Paper">{escape(claim.figure)}{number}{link}</td>'
         f'<td data-head=""><ul class="parts">{parts}</ul></td>'
         f'<td data-head="Verdict">{_verdict(one.verdict)}</td></tr>'
     )
@@ -247,7 +244,9 @@ def _verdict(verdict: Answer) -> str:
 
 
 def _listed(items: Iterable[tuple[str, str]]) -> str:
-    return "<ul>" + "".join(f"<li><strong>{_e(head)}</strong> {_e(text)}</li>" for head, text in items) + "</ul>"
+    return (
+        "<ul>" + "".join(f"<li><strong>{escape(head)}</strong> {escape(text)}</li>" for head, text in items) + "</ul>"
+    )
 
 
 def _diagnosis_section(judged: list[Judged], notes: str) -> str:
@@ -255,19 +254,19 @@ def _diagnosis_section(judged: list[Judged], notes: str) -> str:
     written = read_notes(notes)
     lines = ['<h2 id="diagnosis">Where a claimed advantage does not appear as claimed</h2>']
     for one in lacking(judged):
-        lines.append(f"<h3>{_e(one.family.title)}: {_e(one.claim.words)} {_verdict(one.verdict)}</h3>")
-        items = "".join(f"<li>{_e(sentence)}</li>" for sentence in evidence(one))
+        lines.append(f"<h3>{escape(one.family.title)}: {escape(one.claim.words)} {_verdict(one.verdict)}</h3>")
+        items = "".join(f"<li>{escape(sentence)}</li>" for sentence in evidence(one))
         lines.append(f"<ul>{items}</ul>" if items else "")
         note = written.get((one.claim.key, one.family.key))
         if note is None:
             lines.append('<p class="note">Nobody has written down the cause yet.</p>')
             continue
         if note.verdict != one.verdict:
-            lines.append(f'<p class="note">Written when the verdict was “{_e(note.verdict)}”; check it again.</p>')
+            lines.append(f'<p class="note">Written when the verdict was “{escape(note.verdict)}”; check it again.</p>')
         lines.append(to_html(note.text, heading=4))
     open_ones = unsettled(judged)
     if open_ones:
-        items = "".join(f"<li>{_e(one.family.title)}: {_e(one.claim.words)}</li>" for one in open_ones)
+        items = "".join(f"<li>{escape(one.family.title)}: {escape(one.claim.words)}</li>" for one in open_ones)
         lines.append(f"<p>Neither shown nor refuted by these runs, see their numbers above:</p><ul>{items}</ul>")
     if len(lines) == 1:
         lines.append("<p>Nowhere in these runs: each of the claimed advantages holds.</p>")
@@ -303,11 +302,11 @@ def _results_section(groups: list[Family]) -> str:
                     f'<td class="number" data-head="{head}">{cell}</td>'
                     for head, cell in zip(heads[1:], cells, strict=True)
                 )
-                rows.append(f'<tr><th scope="row">{_e(name)}</th>{numbers}</tr>')
+                rows.append(f'<tr><th scope="row">{escape(name)}</th>{numbers}</tr>')
             title = f"{family.title}, {setting.beta_label}, V = {setting.energy_weight:g}"
             lines.append(
-                f'<div class="wide"><table class="stack"><caption>{_e(title)}</caption><thead><tr>{top}</tr></thead>'
-                f"<tbody>{''.join(rows)}</tbody></table></div>"
+                f'<div class="wide"><table class="stack"><caption>{escape(title)}</caption><thead><tr>{top}</tr>'
+                f"</thead><tbody>{''.join(rows)}</tbody></table></div>"
             )
     return "\n".join(lines)
 
@@ -328,9 +327,9 @@ def _figure(chart: Chart, files: dict[str, bytes]) -> str:
         for kind, mime in (("svg", "image/svg+xml"), ("pdf", "application/pdf"), ("csv", "text/csv"))
     )
     return (
-        f'<figure class="chart" id="{chart.key}"><h3>{_e(chart.title)}</h3>'
+        f'<figure class="chart" id="{chart.key}"><h3>{escape(chart.title)}</h3>'
         f'<div class="legend" role="group" aria-label="Curves"></div><div class="panels"></div>'
-        f'<figcaption><p>{_e(chart.caption)}</p><p class="downloads">Download: {links}</p></figcaption></figure>'
+        f'<figcaption><p>{escape(chart.caption)}</p><p class="downloads">Download: {links}</p></figcaption></figure>'
     )
 
 
@@ -340,7 +339,7 @@ def _data_uri(data: bytes, mime: str) -> str:
 
 def _savings_table(rows: list[SavingRow]) -> str:
     lines = "".join(
-        f"<tr><td>{_e(row.factor.name)}</td><td>{_e(row.shown_value)}</td>"
+        f"<tr><td>{escape(row.factor.name)}</td><td>{escape(row.shown_value)}</td>"
         + "".join(
             f'<td class="number" data-head="against {name}">{e.shown(".1f", 100, " %")}</td>'
             for name, e in row.savings.items()
@@ -355,99 +354,3 @@ def _savings_table(rows: list[SavingRow]) -> str:
         'principle (paper: 48.21 %)</th><th scope="col" class="number">against same-size (paper: 35.42 %)</th></tr>'
         f"</thead><tbody>{lines}</tbody></table></div>"
     )
-
-
-def _literal_table() -> str:
-    """What happens with Table I to the letter: the refusal itself."""
-    scenario = load_scenario("paper-table")
-    try:
-        build_world(scenario, scenario.federation.seed)
-        answer = "it runs."
-    except InfeasibleError as error:
-        answer = str(error)
-    return (
-        "<h3>The literal table</h3><p>With every value of Table I as printed (<code>qccf plan paper-table</code>) "
-        f"nothing can be run, and the answer is:</p><blockquote>{_e(answer)}</blockquote>"
-    )
-
-
-def _settings_section(groups: list[Family], varied: Sequence[Record], manifest: Manifest) -> str:
-    versions = [f"qccf {__version__}", f"Python {platform.python_version()}"]
-    for name in PACKAGES:
-        try:
-            versions.append(f"{name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:
-            continue
-    lines = [
-        '<h2 id="settings">Settings, versions, seeds, commands</h2>',
-        f"<p>This page: {_e(', '.join(versions))}. The runs: "
-        f"{_e(_run_versions([record for family in groups for record in family.records]))}.</p>",
-    ]
-    if manifest.command:
-        lines.append(f"<pre>{_e(manifest.command)}</pre>")
-    for family in groups:
-        seeds = ", ".join(str(seed) for seed in sorted({record.seed for record in family.records}))
-        first = family.records[0]
-        text = scenario_to_toml(first.scenario, policy=first.policy, seed=first.seed)
-        names = "\n".join(
-            f"{r.folder.name}: {r.policy}, {r.codec}, β {r.setting.beta:g}, V {r.setting.energy_weight:g}, "
-            f"seed {r.seed}"
-            for r in sorted(family.records, key=lambda r: (r.setting, r.policy, r.seed))
-        )
-        precision = "{precision} on {device}".format_map(defaultdict(lambda: "?", first.summary))
-        lines.append(
-            f"<h3>{_e(family.title)}</h3><p>Seeds {seeds}; codec <code>{_e(first.codec)}</code>, solver "
-            f"<code>{_e(first.scenario.control.solver)}</code> with <code>{_e(first.scenario.control.inner)}</code> "
-            f"bits; computed in {_e(precision)}.</p>{_differences(family)}"
-            f"<details><summary>{_plural(len(family.records), 'run')}</summary><pre>{_e(names)}</pre></details>"
-            "<details><summary>All settings of the first run (the others differ in policy, seed, β and V)</summary>"
-            f"<pre>{_e(text)}</pre></details>"
-        )
-    if varied:
-        lines.append(
-            "<h3>Runs with one setting changed</h3><p>Of these only the savings are shown, in the figure of what they "
-            f"hang on.</p><details><summary>{_plural(len(varied), 'run')}</summary><pre>"
-            + _e("\n".join(record.folder.name for record in varied))
-            + "</pre></details>"
-        )
-    return "\n".join(lines)
-
-
-def _run_versions(records: Sequence[Record]) -> str:
-    """What the runs themselves say that they were computed by."""
-    said = Counter(
-        ", ".join(f"{name} {number}" for name, number in _versions(record.summary).items()) for record in records
-    )
-    return "; ".join(f"{words} ({_plural(count, 'run')})" for words, count in said.items())
-
-
-def _versions(summary: dict[str, Any]) -> dict[str, str]:
-    return {"qccf": summary.get("version", "?"), **summary.get("packages", {})}
-
-
-def _differences(family: Family) -> str:
-    """What of the runs is not the paper's experiment, and why."""
-    ours, papers = family.scenario, load_scenario("paper-table" if family.task == "femnist" else family.task)
-    mixed = f"by Dirichlet draws with α = {ours.data.dirichlet_alpha:g}"
-    partition = {"dirichlet": mixed, "writer": "by writer", "iid": "all alike"}[ours.data.partition]
-    fewer = "to save time: fewer samples at as many times the cycles, so that computing costs what it does in the paper"
-    rows = [
-        ("data", "FEMNIST" if family.task == "femnist" else "CIFAR-10", family.dataset_title, "what is here"),
-        ("samples a client", f"{PAPERS_MEAN_SIZE:g}", f"{ours.data.dataset_size_mean:g}", fewer),
-        ("cycles a sample", f"{papers.device.cycles_per_sample:g}", f"{ours.device.cycles_per_sample:g}", fewer),
-        ("seeds", "5", f"{len({record.seed for record in family.records})}", "to save time"),
-        ("bandwidth (MHz)", "1", f"{ours.radio.bandwidth_hz / 1e6:g}", "E1: nobody can upload in 1 MHz"),
-        ("classes among clients", "not in its text", partition, "the preset's"),
-        ("rounds", "not in its text", f"{family.rounds}", "as many as the scale gives"),
-        ("learning rate", "not in its text", f"{ours.learning.learning_rate:g}", "the preset's, at every scale"),
-    ]
-    body = "\n".join(f"| {' | '.join(row)} |" for row in rows if row[1] != row[2])
-    return "<p>Not as in the paper:</p>" + to_html(f"| what | paper | here | why |\n|---|---|---|---|\n{body}")
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
-
-
-def _e(text: str) -> str:
-    return html.escape(text)

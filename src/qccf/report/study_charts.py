@@ -8,7 +8,7 @@ import numpy as np
 
 from qccf.config import Scenario, load_scenario
 from qccf.report.charts import Chart, Panel, Series
-from qccf.report.claims import PAPERS_SAVINGS, energy_saved
+from qccf.report.findings import PAPERS_SAVINGS, energy_saved
 from qccf.report.intervals import Estimate, band, estimate
 from qccf.report.records import Family, fixed_settings
 from qccf.report.style import run_style
