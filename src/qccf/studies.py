@@ -24,6 +24,11 @@ from qccf.sections import PAPERS_CODEC
 from qccf.world import build_world
 
 RESULT = "study.json"
+PART = "part.json"
+"""The cells that a study has got through, until it has its result."""
+
+Cell = dict[str, dict[str, Any]]
+"""Quantity → policy or solver → value."""
 
 # The paper's own pair first. Its closed form takes one Taylor step from a client's last bits in Case 5.
 SOLVERS: dict[str, tuple[str, str]] = {
@@ -133,25 +138,21 @@ class SavingsStudy:
     def run(self, folder: Path, tell: Callable[[int], None]) -> None:
         model = StatisticsModel(self.scenario)
         principle = PAYERS[str(self.value)][0] if self.factor == FACTORS[-1].name else "principle"
-        names = {"qccf": "qccf", "principle": principle, "same-size": "same-size"}
-        energies: dict[str, list[float]] = {name: [] for name in names}
-        missed: dict[str, list[float]] = {name: [] for name in names}
-        for k in range(self.seeds):
-            world = build_world(self.scenario, self.scenario.federation.seed + k)
-            for name, policy in names.items():
-                run = plan_run(world, policy, model)
-                energies[name].append(float(run.energy_j.sum()))
-                missed[name].append(float(run.missed.sum() / max(run.participated.sum(), 1)))
-            tell(k + 1)
-        _write(
-            folder,
-            study="savings",
-            factor=self.factor,
-            value=self.value,
-            rounds=self.scenario.federation.rounds,
-            energy_j=energies,
-            missed=missed,
-        )
+        policies = {"qccf": "qccf", "principle": principle, "same-size": "same-size"}
+
+        def cell(seed: int) -> Cell:
+            world = build_world(self.scenario, seed)
+            runs = {name: plan_run(world, policy, model) for name, policy in policies.items()}
+            return {
+                "energy_j": {name: float(run.energy_j.sum()) for name, run in runs.items()},
+                "missed": {
+                    name: float(run.missed.sum() / max(run.participated.sum(), 1)) for name, run in runs.items()
+                },
+            }
+
+        measured = _cell_by_cell(folder, self.scenario, self.seeds, cell, tell)
+        rounds = self.scenario.federation.rounds
+        _write(folder, study="savings", factor=self.factor, value=self.value, rounds=rounds, **measured)
 
 
 @dataclass(frozen=True)
@@ -191,31 +192,24 @@ class SolverStudy:
 
     def run(self, folder: Path, tell: Callable[[int], None]) -> None:
         model = StatisticsModel(self.scenario)
-        names = ["exact", *SOLVERS]
-        energies: dict[str, list[float]] = {name: [] for name in names}
-        bits: dict[str, list[list[float | None]]] = {name: [] for name in names}
-        participation: dict[str, list[float]] = {name: [] for name in names}
-        gaps_j: dict[str, list[float]] = {name: [] for name in SOLVERS}
-        for k in range(self.seeds):
-            seed = self.scenario.federation.seed + k
-            for name in names:
-                run = plan_run(build_world(self._with(name), seed), "qccf", model)
-                energies[name].append(float(run.energy_j.sum()))
-                participation[name].append(float(run.participated.mean()))
-                bits[name].append(_mean_bits(run))
-            for name, gap_j in self._gaps_j(seed, model).items():
-                gaps_j[name].append(gap_j)
-            tell(k + 1)
+
+        def cell(seed: int) -> Cell:
+            runs = {name: plan_run(build_world(self._with(name), seed), "qccf", model) for name in ("exact", *SOLVERS)}
+            return {
+                "energy_j": {name: float(run.energy_j.sum()) for name, run in runs.items()},
+                "mean_bits": {name: _mean_bits(run) for name, run in runs.items()},
+                "participation": {name: float(run.participated.mean()) for name, run in runs.items()},
+                "gap_j": self._gaps_j(seed, model),
+            }
+
+        measured = _cell_by_cell(folder, self.scenario, self.seeds, cell, tell)
         _write(
             folder,
             study="solvers",
             clients=self.scenario.federation.num_clients,
             channels=self.scenario.radio.num_channels,
             rounds=self.scenario.federation.rounds,
-            energy_j=energies,
-            mean_bits=bits,
-            participation=participation,
-            gap_j=gaps_j,
+            **measured,
         )
 
     def _with(self, name: str) -> Scenario:
@@ -265,6 +259,22 @@ def study_jobs(seeds: int, rounds: int, studies: Path, *, brief: bool) -> list[S
     return jobs
 
 
+def _cell_by_cell(
+    folder: Path, scenario: Scenario, seeds: int, measure: Callable[[int], Cell], tell: Callable[[int], None]
+) -> dict[str, dict[str, list[Any]]]:
+    """What is measured in each cell, as lists over cells. Goes on after the last cell of an interrupted study."""
+    part = folder / PART
+    cells: list[Cell] = json.loads(part.read_text(encoding="utf-8")) if part.exists() else []
+    for k in range(len(cells), seeds):
+        cells.append(measure(scenario.federation.seed + k))
+        write_text_whole(part, json.dumps(cells))
+        tell(k + 1)
+    return {
+        quantity: {name: [cell[quantity][name] for cell in cells] for name in names}
+        for quantity, names in cells[0].items()
+    }
+
+
 def _objective(decision: Decision) -> float:
     assert decision.certificate is not None
     return decision.certificate.objective
@@ -283,3 +293,4 @@ def _key(scenario: Scenario, *rest: Any) -> str:
 
 def _write(folder: Path, **result: Any) -> None:
     write_text_whole(folder / RESULT, json.dumps(result) + "\n")
+    (folder / PART).unlink()
