@@ -71,6 +71,7 @@ def test_a_recorded_report_is_of_todays_claims_and_names_no_machine(page: Path) 
     assert not re.search(r"/(?:" + "|".join(["wor" + "k", "roo" + "t", "tm" + "p", "home"]) + r")/\w", text)
     assert "Nobody has written down the cause yet" not in text
     assert "check it again" not in text
+    assert "not finished yet" not in text
 
 
 def test_results_are_recorded() -> None:

@@ -232,6 +232,18 @@ def test_runs_on_the_same_data_are_told_apart() -> None:
     assert families([record])[0].title == "EMNIST"
 
 
+def test_figures_are_numbered_only_where_their_names_would_be_the_same() -> None:
+    record = made_record("qccf", 0)
+    data = record.scenario.data
+    others = [
+        record.scenario.model_copy(update={"data": data.model_copy(update={"dataset": "femnist"})}),
+        record.scenario.model_copy(update={"radio": record.scenario.radio.model_copy(update={"gain_db": 10.0})}),
+    ]
+    records = [record, *(replace(record, scenario=other) for other in others)]
+    names = {chart.key for chart in build_report(records, [], Manifest()).charts if chart.key.startswith("policies")}
+    assert names == {"policies-emnist", "policies-emnist-1", "policies-femnist"}
+
+
 def test_notes_and_manifests_of_all_folders_come_together(tmp_path, monkeypatch) -> None:
     seen = []
     monkeypatch.setattr(command, "build_report", lambda *parts: (seen.append(parts[3]), Report("page", {}, []))[1])

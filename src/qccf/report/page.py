@@ -73,7 +73,8 @@ def build_report(
     charts: list[Chart] = []
     sections = []
     for k, family in enumerate(groups):
-        suffix = f"-{family.key}" + (f"-{k}" if k else "")
+        before = sum(other.key == family.key for other in groups[:k])
+        suffix = f"-{family.key}" + (f"-{before}" if before else "")
         mine = family_charts(family, suffix)
         verdicts = judge(family)
         judged += verdicts
