@@ -10,7 +10,7 @@ run: $(READY)
 	$(BIN)/qccf compare quick
 
 test: $(READY) lint
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(READY)
 	$(BIN)/ruff check .
