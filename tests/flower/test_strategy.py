@@ -125,6 +125,20 @@ def test_throttled_uploads_take_as_long_as_the_model_says() -> None:
     np.testing.assert_array_equal([num_bits for num_bits, _ in seen], clients["payload_bits"][on])
 
 
+def test_a_slow_hello_is_not_taken_off_the_time_of_uploads() -> None:
+    """What the server measures at the start is an empty reply too, and the quickest counts."""
+
+    def meddle(_, reply):
+        if not reply.metadata.group_id:  # who it is
+            reply.metadata.created_at -= 100.0
+        return reply
+
+    strategy, grid = federation(meddle)
+    strategy.start(grid, first_arrays(), num_rounds=1, timeout=5)
+    assert len(strategy.roster.delays_s) == 5
+    assert max(strategy.roster.delays_s.values()) < 50.0
+
+
 def test_only_float32_can_be_quantized() -> None:
     counts = ArrayRecord({"count": Array(np.zeros(3, dtype=np.int64))})
     with pytest.raises(LayoutError, match="array 'count' is int64"):
