@@ -185,7 +185,7 @@ def _savings(rows: list[SavingRow], trained: Sequence[SavingRow], seeds: int, ro
             )
         )
     sources = "; ".join(dict.fromkeys(row.source for row in trained))
-    rises = "there its bits rise only when the loss stalls"
+    rises = "there principle's bits rise only when the loss stalls"
     dots = f"Dots are training runs ({sources}), on the seeds that the table gives; {rises}." if sources else ""
     payers = "; ".join(f"{key}: {words}" for key, (_, words) in PAYERS.items())
     caption = (
