@@ -16,8 +16,8 @@ from functools import partial
 import numpy as np
 
 from qccf.quantization.protocol import Codec, Vector
-from qccf.quantization.table import CODECS, build_codec
-from tests.vectors import layered_vector
+from qccf.quantization.registry import CODECS, build_codec
+from support.vectors import layered_vector
 
 LAYERS = [800, 32, 51_200, 64, 194_432, 62]
 COUNT = sum(LAYERS)
@@ -122,7 +122,7 @@ def every_codec(vector: Vector, repeats: int) -> None:
 def first_use() -> None:
     """What the first upload of a process waits for, with nothing compiled yet and from the cache."""
     program = (
-        "import time, numpy as np; from qccf.quantization.table import build_codec; t = time.perf_counter();"
+        "import time, numpy as np; from qccf.quantization.registry import build_codec; t = time.perf_counter();"
         "v = np.zeros(10, dtype=np.float32); s = np.zeros(10);\n"
         "for name in ('update', 'update+entropy'):\n"
         "    c = build_codec(name, 10, [10]); c.forecast(v); c.accumulate(c.encode(v, 1, 0), 1, 0.0, s)\n"

@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from qccf.contracts import Decision
 from qccf.control.bits_exact import ExactPairs
 from qccf.control.channels_genetic import GeneticSettings, solve_genetic
 from qccf.control.problem import RoundProblem, objective
 from qccf.control.solve import solve_round
-from tests.problems import random_problem, typical_problem
+from qccf.core.contracts import Decision
+from support.problems import random_problem, typical_problem
 
 
 def timed(decide: Callable[[], Decision], repeats: int) -> tuple[float, Decision]:

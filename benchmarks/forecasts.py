@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from qccf.config import load_scenario
+from qccf.settings.loading import load_scenario
 
 
 def main() -> None:

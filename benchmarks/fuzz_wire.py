@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from qccf.quantization.protocol import Codec
-from qccf.quantization.table import CODECS, build_codec
+from qccf.quantization.registry import CODECS, build_codec
 from qccf.quantization.wire import HEADER_BYTES, PayloadError, checksum
-from tests.vectors import layered_vector
+from support.vectors import layered_vector
 
 LAYERS = ([1], [5, 3, 16], [60, 90])
 NUM_BITS = (1, 2, 3, 4, 7, 8, 13, 16, 17, 24, 31, 32)

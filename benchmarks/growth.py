@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from qccf.report.style import new_figure, run_style
+from qccf.report.figures.style import new_figure, run_style
 
 SIZE, CHANNELS = "federation.num_clients", "radio.num_channels"
 

@@ -9,10 +9,10 @@ import resource
 import numpy as np
 
 from benchmarks.peers.stopwatch import Stopwatch
-from qccf.config import load_scenario
 from qccf.learning.datasets import Dataset
-from qccf.sections import DEFAULT_CODEC
-from qccf.simulation.loop import simulate
+from qccf.runtimes.simulator import simulate
+from qccf.settings.loading import load_scenario
+from qccf.settings.schema import DEFAULT_CODEC
 
 CLIENTS, TAKING_PART, SAMPLES = 1000, 100, 60
 

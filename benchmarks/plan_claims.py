@@ -8,9 +8,9 @@ import argparse
 import numpy as np
 from scipy.stats import t
 
-from qccf.config import load_scenario
-from qccf.planning import PlannedRun, plan
-from qccf.ranks import rank_correlation, relation_within_rounds
+from qccf.core.correlation import rank_correlation, relation_within_rounds
+from qccf.runtimes.planner import PlannedRun, plan
+from qccf.settings.loading import load_scenario
 
 POLICIES = ["qccf", "no-quantization", "channel-allocate", "principle", "same-size"]
 MODELS = {"constant θ": [], "growing θ": ["statistics.model=trace", "statistics.trace=growing-weights"]}

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from qccf.config import load_scenario
-from qccf.learning import convolution
 from qccf.learning.datasets import data_folder, load_dataset
+from qccf.learning.fast_convolution import layers as convolution
 from qccf.learning.models import FemnistCnn
-from qccf.simulation.loop import simulate
+from qccf.runtimes.simulator import simulate
+from qccf.settings.loading import load_scenario
 
 
 class Rounded(torch.autograd.Function):

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from qccf.baselines.principle import Principle
-from qccf.config import load_scenario
+from qccf.policies.principle import Principle
+from qccf.settings.loading import load_scenario
 
 SMOOTHINGS = (0.0, 0.5, 0.9)
 PATIENCES = (2, 3, 6, 10)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from qccf.simulation.clients import resolve_precision
+from qccf.runtimes.clients import resolve_precision
 
 PEERS = Path(__file__).parent / "peers"
 PACKAGES = {"flower": "flwr[simulation]>=1.41,<1.42", "pfl": "pfl[pytorch]==0.6.0"}

@@ -10,10 +10,11 @@ from types import ModuleType
 import torch
 from torch import nn
 
-from qccf.learning import convolution, winograd
+from qccf.learning.fast_convolution import layers as convolution
+from qccf.learning.fast_convolution import winograd
 from qccf.learning.models import Cifar10Cnn, FemnistCnn
 from qccf.learning.training import FlatModel
-from qccf.simulation.clients import keep_freed_memory
+from qccf.runtimes.clients import keep_freed_memory
 
 STEPS = 10
 SAMPLES = 400

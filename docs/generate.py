@@ -141,7 +141,7 @@ def _tests(found: list[str]) -> str:
 
 def command_line() -> str:
     """Every command and option, from the parser itself."""
-    from qccf.cli import parser
+    from qccf.cli.main import parser
 
     lines = [
         "# Command line",
@@ -172,12 +172,12 @@ def pictures() -> None:
     """The idea, drawn with the numbers that the code gives."""
     import numpy as np
 
-    from qccf.config import load_scenario
-    from qccf.contracts import Observation
-    from qccf.cost import compute_energy_j, slowest_frequency_hz, training_cycles
-    from qccf.planning import StatisticsModel, plan
-    from qccf.policies import build_policy
-    from qccf.report.style import new_figure, run_style
+    from qccf.core.contracts import Observation
+    from qccf.devices.cost import compute_energy_j, slowest_frequency_hz, training_cycles
+    from qccf.policies.registry import build_policy
+    from qccf.report.figures.style import new_figure, run_style
+    from qccf.runtimes.planner import StatisticsModel, plan
+    from qccf.settings.loading import load_scenario
 
     scenario = load_scenario("femnist", ["statistics.model=trace", "statistics.trace=growing-weights"])
     c = scenario.constants()
@@ -228,7 +228,7 @@ def main() -> None:
     (ROOT / "docs" / "paper-map.md").write_text(paper_map(), encoding="utf-8")
     (ROOT / "docs" / "cli.md").write_text(command_line(), encoding="utf-8")
     deviations = (ROOT / "docs" / "deviations.md").read_text(encoding="utf-8")
-    (SOURCE / "report" / "assets" / "deviations.md").write_text(deviations, encoding="utf-8")
+    (SOURCE / "report" / "page" / "assets" / "deviations.md").write_text(deviations, encoding="utf-8")
     if options.parse_args().pictures:
         pictures()
 

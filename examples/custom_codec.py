@@ -4,8 +4,8 @@ Try it: qccf compare quick --policies qccf --codecs model,examples.custom_codec:
 
 import numpy as np
 
-from qccf.contracts import MAX_NUM_BITS
-from qccf.errors import QccfError
+from qccf.core.contracts import MAX_NUM_BITS
+from qccf.core.errors import QccfError
 from qccf.quantization.protocol import Forecast
 
 

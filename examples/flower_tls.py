@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from qccf.flower.loopback import Loopback
+from qccf.runtimes.flower.loopback import Loopback
 
 SHOWN = ["round", "participants", "arrived", "missed", "mean_bits", "energy_j", "train_loss", "test_accuracy"]
 

@@ -1,4 +1,4 @@
-"""One whole round in plain loops: what `qccf.simulation.round` does, with nothing hidden.
+"""One whole round in plain loops: what `qccf.rounds.round` does, with nothing hidden.
 
 Reads from top to bottom: observe, decide, train, quantize, aggregate, settle. A test shows that it ends
 with the same model and energy as the fast path.
@@ -9,10 +9,10 @@ import torch
 from torch.nn import functional
 
 from qccf import Constants, Scenario, Statistics, build_policy, build_world
+from qccf.core.streams import key, stream
 from qccf.learning.datasets import Dataset
 from qccf.learning.models import build_model
 from qccf.learning.partition import partition
-from qccf.random import key, stream
 
 
 def luck(j: int, chance: int) -> float:

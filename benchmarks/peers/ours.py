@@ -10,9 +10,9 @@ import numpy as np
 import work
 from stopwatch import Stopwatch
 
-from qccf.config import load_scenario
 from qccf.learning.datasets import Dataset
-from qccf.simulation.loop import simulate
+from qccf.runtimes.simulator import simulate
+from qccf.settings.loading import load_scenario
 
 
 def dataset() -> Dataset:

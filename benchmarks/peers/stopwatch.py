@@ -2,8 +2,8 @@
 
 import time
 
-from qccf.simulation import uplink
-from qccf.simulation.clients import Clients
+from qccf.rounds import uplink
+from qccf.runtimes.clients import Clients
 
 
 class Stopwatch:

@@ -9,39 +9,39 @@ from typing import TYPE_CHECKING, Any
 from qccf._version import __version__
 
 _HOMES = {
-    "Certificate": "qccf.contracts",
-    "Constants": "qccf.contracts",
-    "Decision": "qccf.contracts",
-    "Observation": "qccf.contracts",
-    "Outcome": "qccf.contracts",
-    "Policy": "qccf.contracts",
-    "Statistics": "qccf.contracts",
-    "QccfError": "qccf.errors",
-    "Scenario": "qccf.config",
-    "load_scenario": "qccf.config",
+    "Certificate": "qccf.core.contracts",
+    "Constants": "qccf.core.contracts",
+    "Decision": "qccf.core.contracts",
+    "Observation": "qccf.core.contracts",
+    "Outcome": "qccf.core.contracts",
+    "Policy": "qccf.core.contracts",
+    "Statistics": "qccf.core.contracts",
+    "QccfError": "qccf.core.errors",
+    "Scenario": "qccf.settings.loading",
+    "load_scenario": "qccf.settings.loading",
     "RoundProblem": "qccf.control.problem",
     "solve_round": "qccf.control.solve",
-    "settle": "qccf.cost",
-    "POLICIES": "qccf.policies",
-    "build_policy": "qccf.policies",
-    "plan": "qccf.planning",
-    "simulate": "qccf.simulation.loop",
-    "build_world": "qccf.world",
+    "settle": "qccf.devices.cost",
+    "POLICIES": "qccf.policies.registry",
+    "build_policy": "qccf.policies.registry",
+    "plan": "qccf.runtimes.planner",
+    "simulate": "qccf.runtimes.simulator",
+    "build_world": "qccf.rounds.world",
 }
 
 __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
-    from qccf.config import Scenario, load_scenario
-    from qccf.contracts import Certificate, Constants, Decision, Observation, Outcome, Policy, Statistics
     from qccf.control.problem import RoundProblem
     from qccf.control.solve import solve_round
-    from qccf.cost import settle
-    from qccf.errors import QccfError
-    from qccf.planning import plan
-    from qccf.policies import POLICIES, build_policy
-    from qccf.simulation.loop import simulate
-    from qccf.world import build_world
+    from qccf.core.contracts import Certificate, Constants, Decision, Observation, Outcome, Policy, Statistics
+    from qccf.core.errors import QccfError
+    from qccf.devices.cost import settle
+    from qccf.policies.registry import POLICIES, build_policy
+    from qccf.rounds.world import build_world
+    from qccf.runtimes.planner import plan
+    from qccf.runtimes.simulator import simulate
+    from qccf.settings.loading import Scenario, load_scenario
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 import sys
 
-from qccf.cli import main
+from qccf.cli.main import main
 
 if __name__ == "__main__":  # worker processes import this module again
     sys.exit(main())

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from qccf.contracts import MAX_NUM_BITS
+from qccf.core.contracts import MAX_NUM_BITS
 from qccf.quantization.protocol import Codec, Forecast, Vector
-from qccf.quantization.table import CODECS, build_codec
+from qccf.quantization.registry import CODECS, build_codec
 from qccf.quantization.wire import PayloadError
-from tests.vectors import layered_vector
+from support.vectors import layered_vector
 
 LAYERS = [40, 10, 350]
 COUNT = sum(LAYERS)

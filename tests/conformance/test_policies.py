@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from examples.custom_policy import BestLinks
-from qccf.config import load_scenario
-from qccf.contracts import MAX_NUM_BITS
-from qccf.cost import settle
-from qccf.errors import ConfigError
-from qccf.planning import StatisticsModel, plan, plan_run
-from qccf.policies import POLICIES, build_policy
-from qccf.random import stream
-from qccf.soundness import PolicyError
-from qccf.world import build_world
+from qccf.core.contracts import MAX_NUM_BITS
+from qccf.core.errors import ConfigError
+from qccf.core.streams import stream
+from qccf.devices.cost import settle
+from qccf.policies.checks import PolicyError
+from qccf.policies.registry import POLICIES, build_policy
+from qccf.rounds.world import build_world
+from qccf.runtimes.planner import StatisticsModel, plan, plan_run
+from qccf.settings.loading import load_scenario
 
 SETTINGS = {
     "default": [],
@@ -95,7 +95,7 @@ def test_the_same_plan_twice_is_the_same() -> None:
         ("json:NoSuchClass", "cannot be loaded"),
         ("json:JSONDecoder", "has no init"),
         ("..x:Y", "cannot be loaded"),
-        ("tests.broken_module:X", "ZeroDivisionError"),
+        ("tests.helpers.broken_module:X", "ZeroDivisionError"),
     ],
 )
 def test_a_policy_that_is_none_gets_a_sentence(name: str, words: str) -> None:

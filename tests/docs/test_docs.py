@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qccf.cli import parser
+from qccf.cli.main import parser
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])

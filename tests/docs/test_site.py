@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from qccf.report.claims import CLAIMS
+from qccf.paper.claims import CLAIMS
 
 ROOT = Path(__file__).parents[2]
 RECORDED = sorted((ROOT / "docs" / "results").glob("*/report.html"))
@@ -28,7 +28,7 @@ def generate():
 def test_documents_made_from_code_are_not_behind_it(generate) -> None:
     for name, text in (("paper-map.md", generate.paper_map()), ("cli.md", generate.command_line())):
         assert (ROOT / "docs" / name).read_text() == text, f"docs/{name} is behind the code: run make docs"
-    shipped = ROOT / "src" / "qccf" / "report" / "assets" / "deviations.md"
+    shipped = ROOT / "src" / "qccf" / "report" / "page" / "assets" / "deviations.md"
     assert shipped.read_text() == (ROOT / "docs" / "deviations.md").read_text(), "run make docs"
 
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from qccf.report.claims import CLAIMS, Judged, judge
-from qccf.report.diagnosis import evidence, lacking, read_notes
-from qccf.report.findings import energy_saved_to, rounds_ahead, rounds_to, target_accuracies
-from qccf.report.intervals import Estimate
-from qccf.report.records import Family
-from qccf.report.verdicts import combined, direction, equivalence, magnitude, ordering
-from tests.made_runs import AS_CLAIMED, REVERSED, ROUNDS, SEEDS, made_family, made_record
+from qccf.core.intervals import Estimate
+from qccf.paper.claims import CLAIMS, Judged, judge
+from qccf.paper.diagnosis import evidence, lacking, read_notes
+from qccf.paper.findings import energy_saved_to, rounds_ahead, rounds_to, target_accuracies
+from qccf.paper.records import Family
+from qccf.paper.verdicts import combined, direction, equivalence, magnitude, ordering
+from tests.helpers.made_runs import AS_CLAIMED, REVERSED, ROUNDS, SEEDS, made_family, made_record
 
 KEYS = [claim.key for claim in CLAIMS]
 

@@ -11,7 +11,7 @@ from qccf.control.bits_printed import PrintedPairs, printed_optimum
 from qccf.control.channels_genetic import GeneticSettings
 from qccf.control.problem import RoundProblem, objective
 from qccf.control.solve import solve_round
-from tests.problems import random_problem, typical_problem
+from support.problems import random_problem, typical_problem
 
 
 def sampled(below: float = 0.0):

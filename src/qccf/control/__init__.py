@@ -1,1 +1,1 @@
-"""From the state of a round to a certified decision. Paper: Section V."""
+"""The round's optimisation problem and its solvers. Paper: Sections III and V."""

@@ -16,8 +16,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from qccf.contracts import MAX_NUM_BITS, FloatArray, IntArray
 from qccf.control.problem import RoundProblem
+from qccf.core.contracts import MAX_NUM_BITS, FloatArray, IntArray
 
 LN2 = float(np.log(2.0))
 NEWTON_STEPS = 60

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from qccf.contracts import MAX_NUM_BITS, BoolArray, FloatArray, IntArray
 from qccf.control.problem import RoundProblem
+from qccf.core.contracts import MAX_NUM_BITS, BoolArray, FloatArray, IntArray
 
 _BLOCK_ELEMENTS = 1 << 16
 """Table entries handled at once: few enough to stay in cache, many enough to hide the interpreter."""

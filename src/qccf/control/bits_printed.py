@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from qccf.contracts import FloatArray
 from qccf.control.bits_closed_form import LN2, ClosedFormPairs, Prices, Relaxed, Terms, marginal_gain, terms
 from qccf.control.problem import RoundProblem
+from qccf.core.contracts import FloatArray
 
 FIRST_BITS = 4.0
 """Where the printed Taylor step starts for a client that never took part; the paper does not say."""

@@ -27,11 +27,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from qccf.contracts import BoolArray, FloatArray, IntArray
 from qccf.control.bits_exact import ExactPairs
 from qccf.control.matching import cheapest_matching, match_everyone
 from qccf.control.pairs import PairModel
 from qccf.control.problem import Allocation, RoundProblem, empty_allocation, objective
+from qccf.core.contracts import BoolArray, FloatArray, IntArray
 
 TOLERANCE = 1e-10
 """A gap below this part of what participation gains is rounding: nothing is left to prove."""

@@ -11,7 +11,7 @@ import numpy as np
 from qccf.control.matching import match_everyone
 from qccf.control.pairs import PairModel
 from qccf.control.problem import Allocation, RoundProblem, empty_allocation
-from qccf.errors import SolverError
+from qccf.core.errors import SolverError
 
 MAX_CLIENTS = 12
 

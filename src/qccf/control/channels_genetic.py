@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qccf.contracts import FloatArray, IntArray
 from qccf.control.pairs import PairModel
 from qccf.control.problem import Allocation, RoundProblem, empty_allocation
+from qccf.core.contracts import FloatArray, IntArray
 
 
 @dataclass(frozen=True)

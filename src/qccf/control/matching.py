@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from qccf.contracts import FloatArray, IntArray
+from qccf.core.contracts import FloatArray, IntArray
 
 _PRUNE_RATIO = 3
 """Prune when one side has this many times the other's members; below that, pruning costs more than it saves."""

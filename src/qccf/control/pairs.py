@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from qccf.contracts import FloatArray, IntArray
+from qccf.core.contracts import FloatArray, IntArray
 
 
 class PairModel(Protocol):

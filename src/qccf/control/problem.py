@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from qccf import convergence, cost
-from qccf.contracts import BoolArray, Constants, FloatArray, IntArray, Observation
-from qccf.quantization import codecs
+from qccf.control import bound
+from qccf.core.contracts import BoolArray, Constants, FloatArray, IntArray, Observation
+from qccf.devices import cost
+from qccf.quantization import costs
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,11 @@ class RoundProblem:
     @property
     def slope_bits(self) -> float:
         """How many bits of payload one more bit an index costs."""
-        return codecs.slope_bits(self.constants)
+        return costs.slope_bits(self.constants)
 
     @property
     def overhead_bits(self) -> float:
-        return codecs.overhead_bits(self.constants)
+        return costs.overhead_bits(self.constants)
 
     @cached_property
     def empty_objective(self) -> float:
@@ -77,15 +78,15 @@ class RoundProblem:
     def spread_costs(self) -> FloatArray:
         """What a client's gradient spread adds to J, times S."""
         c, s = self.constants, self.observation.statistics
-        a1 = convergence.gradient_norm_coefficient(c.learning_rate, c.smoothness, c.local_updates)
-        a2 = convergence.gradient_variance_coefficient(c.learning_rate, c.smoothness, c.local_updates)
+        a1 = bound.gradient_norm_coefficient(c.learning_rate, c.smoothness, c.local_updates)
+        a2 = bound.gradient_variance_coefficient(c.learning_rate, c.smoothness, c.local_updates)
         return self.participation_pressure * (a1 * s.gradient_norms_sq + a2 * s.gradient_variances) * s.dataset_sizes
 
     @cached_property
     def error_costs(self) -> FloatArray:
         """What a client's quantization error adds to J, times S and (2^q - 1)²."""
         c, s = self.constants, self.observation.statistics
-        return 0.5 * self.quantization_pressure * c.smoothness * codecs.error_scales(s, c) * s.dataset_sizes
+        return 0.5 * self.quantization_pressure * c.smoothness * costs.error_scales(s, c) * s.dataset_sizes
 
     def frequencies_hz(self, num_bits: Any, rows: Any, columns: Any) -> FloatArray:
         """The slowest admissible frequency of the pairs (rows, columns); infinite where the deadline cannot be met."""
@@ -94,7 +95,7 @@ class RoundProblem:
 
     def _upload_s(self, num_bits: Any, rows: Any, columns: Any) -> Any:
         with np.errstate(divide="ignore"):
-            bits = codecs.payload_bits(num_bits, rows, self.observation.statistics, self.constants)
+            bits = costs.payload_bits(num_bits, rows, self.observation.statistics, self.constants)
             return bits / self.rates_bps[rows, columns]
 
     def energy_costs(self, num_bits: Any, rows: Any, columns: Any) -> FloatArray:
@@ -129,8 +130,8 @@ def objective(problem: RoundProblem, allocation: Allocation) -> float:
     rows = np.flatnonzero(on)
     energy = problem.energy_costs(allocation.num_bits[rows], rows, allocation.channels[rows]).sum()
     return float(
-        problem.participation_pressure * convergence.data_term(on, statistics, problem.constants)
+        problem.participation_pressure * bound.data_term(on, statistics, problem.constants)
         + problem.quantization_pressure
-        * convergence.quantization_term(on, allocation.num_bits, statistics, problem.constants)
+        * bound.quantization_term(on, allocation.num_bits, statistics, problem.constants)
         + energy
     )

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from qccf import convergence, cost
-from qccf.contracts import BoolArray, Constants, IntArray, Statistics
+from qccf.control import bound
+from qccf.core.contracts import BoolArray, Constants, IntArray, Statistics
+from qccf.devices import cost
 
 
 class Queues(NamedTuple):
@@ -29,7 +30,7 @@ def warm_start(
     above ε2 that sets the bits of the first round.
     """
     everybody = np.ones(statistics.num_clients, dtype=bool)
-    scale = convergence.data_term(everybody, statistics, constants)
+    scale = bound.data_term(everybody, statistics, constants)
     margin = max(participation_margin * scale, _worthwhile_pressure(statistics, constants))
     return Queues(
         participation=constants.data_budget + margin,
@@ -55,8 +56,8 @@ def advance(
 
     Deviates: E8, an empty round counts with all weights zero.
     """
-    data = convergence.data_term(arrived, statistics, constants)
-    error = convergence.quantization_term(arrived, num_bits, statistics, constants)
+    data = bound.data_term(arrived, statistics, constants)
+    error = bound.quantization_term(arrived, num_bits, statistics, constants)
     return Queues(
         participation=max(queues.participation + data - constants.data_budget, 0.0),
         quantization=max(queues.quantization + error - constants.quantization_budget, 0.0),

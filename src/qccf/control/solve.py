@@ -5,7 +5,6 @@ from typing import Literal
 
 import numpy as np
 
-from qccf.contracts import Certificate, Decision, IntArray
 from qccf.control.bits_closed_form import ClosedFormPairs
 from qccf.control.bits_exact import ExactPairs
 from qccf.control.bits_printed import PrintedPairs
@@ -14,7 +13,8 @@ from qccf.control.channels_exhaustive import solve_exhaustive
 from qccf.control.channels_genetic import GeneticSettings, solve_genetic
 from qccf.control.pairs import PairModel
 from qccf.control.problem import Allocation, RoundProblem, objective
-from qccf.errors import ConfigError
+from qccf.core.contracts import Certificate, Decision, IntArray
+from qccf.core.errors import ConfigError
 
 Solver = Literal["assignment", "genetic", "exhaustive"]
 Inner = Literal["exact", "closed-form", "closed-form-taylor", "printed"]

@@ -1,1 +1,1 @@
-"""What the clients learn and from what: datasets, partition, models, local training, aggregation."""
+"""Models, local training, data partition and datasets. Paper: Section II-A."""

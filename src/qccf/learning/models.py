@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from qccf import plugins
-from qccf.learning.convolution import Conv5x5, ConvPoolRelu
+from qccf.core import registry as plugins
+from qccf.learning.fast_convolution.layers import Conv5x5, ConvPoolRelu
 
 
 class FemnistCnn(nn.Module):

@@ -4,9 +4,9 @@ from typing import Literal
 
 import numpy as np
 
-from qccf.contracts import IntArray
-from qccf.errors import ConfigError
-from qccf.random import stream
+from qccf.core.contracts import IntArray
+from qccf.core.errors import ConfigError
+from qccf.core.streams import stream
 
 Method = Literal["writer", "dirichlet", "iid"]
 

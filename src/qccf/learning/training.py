@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from qccf.learning.reports import Flat, LocalResult, Report
+from qccf.learning.results import Flat, LocalResult, Report
 
 
 class FlatModel:

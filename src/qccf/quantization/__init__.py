@@ -1,5 +1,5 @@
 """What an upload costs in bits and how far it errs. Paper: Section II-B."""
 
-from qccf.quantization.codecs import error_bounds, error_scales, most_bits, payload_bits, raw_payload_bits
+from qccf.quantization.costs import error_bounds, error_scales, most_bits, payload_bits, raw_payload_bits
 
 __all__ = ["error_bounds", "error_scales", "most_bits", "payload_bits", "raw_payload_bits"]

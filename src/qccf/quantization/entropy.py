@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.contracts import MAX_NUM_BITS, IntArray
+from qccf.core.contracts import MAX_NUM_BITS, IntArray
 from qccf.quantization import wire
 from qccf.quantization.protocol import Buffer, Forecast, Vector
 from qccf.quantization.uniform import (

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.contracts import FloatArray
+from qccf.core.contracts import FloatArray
 
 Buffer = bytes | bytearray | memoryview
 Vector = NDArray[np.float32]

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.contracts import MAX_NUM_BITS, IntArray
-from qccf.errors import ConfigError, DivergedError
+from qccf.core.contracts import MAX_NUM_BITS, IntArray
+from qccf.core.errors import ConfigError, DivergedError
 from qccf.quantization import wire
-from qccf.quantization.codecs import RANGE_BITS
+from qccf.quantization.costs import RANGE_BITS
 from qccf.quantization.protocol import Buffer, Forecast, Vector
 
 INFINITY_BITS = 0x7F800000

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.contracts import MAX_NUM_BITS
-from qccf.errors import QccfError
+from qccf.core.contracts import MAX_NUM_BITS
+from qccf.core.errors import QccfError
 from qccf.quantization.protocol import Buffer
 
 MAGIC = b"QCCF"

@@ -1,1 +1,1 @@
-"""Figures. The only part that knows a plotting library."""
+"""Figures and the HTML report."""

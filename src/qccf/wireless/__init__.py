@@ -3,7 +3,7 @@
 from qccf.wireless.cell import Cell, Radio, place_clients
 from qccf.wireless.fading import rician_power_gains
 from qccf.wireless.link import rates_bps
-from qccf.wireless.pathloss import line_of_sight_probability, path_loss_db, shadowing_std_db
+from qccf.wireless.path_loss import line_of_sight_probability, path_loss_db, shadowing_std_db
 
 __all__ = [
     "Cell",

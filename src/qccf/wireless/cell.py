@@ -5,12 +5,12 @@ from typing import Literal
 
 import numpy as np
 
-from qccf.contracts import BoolArray, FloatArray
-from qccf.random import stream
-from qccf.units import db_to_linear
+from qccf.core.contracts import BoolArray, FloatArray
+from qccf.core.streams import stream
+from qccf.core.units import db_to_linear
 from qccf.wireless.fading import rician_power_gains
 from qccf.wireless.link import rates_bps
-from qccf.wireless.pathloss import PathLossModel, line_of_sight_probability, path_loss_db, shadowing_std_db
+from qccf.wireless.path_loss import PathLossModel, line_of_sight_probability, path_loss_db, shadowing_std_db
 
 Sight = Literal["always", "never", "random"]
 

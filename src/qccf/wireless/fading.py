@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from qccf.contracts import FloatArray
+from qccf.core.contracts import FloatArray
 
 
 def rician_power_gains(

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.errors import QccfError
+from qccf.core.errors import QccfError
 
 Progress = Callable[[str, int, int | None], None]
 """Told what is being fetched, how many bytes are there, and how many there will be (None where unknown)."""

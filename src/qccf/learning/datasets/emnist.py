@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.files import write_whole
+from qccf.core.files import write_whole
 from qccf.learning.datasets.base import CHARACTERS, DataError, Dataset, Progress, first_present, places
 from qccf.learning.datasets.fetch import download, file_digest, make_folder
 from qccf.learning.datasets.idx import idx_sha256, read_idx

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from qccf.files import write_whole
+from qccf.core.files import write_whole
 from qccf.learning.datasets.base import DataError, Progress
 
 _BLOCK_BYTES = 1024 * 1024

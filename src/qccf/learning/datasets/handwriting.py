@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from qccf.files import write_whole
+from qccf.core.files import write_whole
+from qccf.core.streams import stream
 from qccf.learning.datasets.base import CHARACTERS, DataError, Dataset, Progress, checked
 from qccf.learning.datasets.npz import read_npz
-from qccf.random import stream
 
 Floats = NDArray[np.float32]
 Images = NDArray[np.uint8]

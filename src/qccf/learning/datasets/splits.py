@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.random import stream
+from qccf.core.streams import stream
 
 
 def held_out(groups: NDArray[np.int64], fraction: float, *, seed: int, name: str) -> NDArray[np.bool_]:

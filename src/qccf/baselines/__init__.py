@@ -1,1 +1,0 @@
-"""The four policies that the paper compares with. Paper: Section VI."""

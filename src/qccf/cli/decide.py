@@ -1,0 +1,40 @@
+"""`qccf decide`."""
+
+import argparse
+import json
+import sys
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from qccf.control.solve import solve_round
+from qccf.core.errors import QccfError
+from qccf.settings.problem import decision_to_json, read_problem
+
+
+def decide(options: argparse.Namespace) -> int:
+    if options.seed < 0:
+        raise QccfError(f"--seed {options.seed} is negative: give 0 or above.")
+    problem, ignored = read_problem(options.problem)
+    if ignored:
+        print(f"qccf: ignored: {', '.join(ignored)}", file=sys.stderr)
+    decision = solve_round(problem, solver=options.solver, inner=options.inner, rng=np.random.default_rng(options.seed))
+    answer = decision_to_json(problem, decision)
+    if options.json:
+        print(json.dumps(answer))
+        return 0
+    table = Table(title=f"Decision by {answer['solver']} in {answer['wall_time_s'] * 1e3:.1f} ms")
+    for heading in ("client", "channel", "bits", "frequency (MHz)"):
+        table.add_column(heading, justify="right")
+    rows = zip(answer["channels"], answer["num_bits"], answer["frequencies_hz"], strict=True)
+    for client, (channel, bits, frequency_hz) in enumerate(rows):
+        cells = (str(channel), str(bits), f"{frequency_hz / 1e6:.1f}") if channel >= 0 else ("sits out", "", "")
+        table.add_row(str(client), *cells)
+    console = Console()
+    console.print(table)
+    console.print(
+        f"J = {answer['objective']:.6g}, proven within {answer['certified_gap']:.3g} of the least possible; "
+        f"energy {answer['energy_j'] * 1e3:.4g} mJ"
+    )
+    return 0

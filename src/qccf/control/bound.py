@@ -1,0 +1,64 @@
+"""The terms of the convergence bound that a decision moves, and when the bound is valid.
+
+Paper: Section III, Theorem 3, and constraints C6 and C7.
+"""
+
+import numpy as np
+
+from qccf.core.contracts import BoolArray, Constants, FloatArray, IntArray, Statistics
+from qccf.core.errors import ConfigError
+from qccf.quantization.costs import error_bounds
+
+
+def require_valid_bound(*, learning_rate: float, smoothness: float, local_updates: int) -> None:
+    """Refuse a setting in which the theorems do not apply: they need 2η²τ²L² < 1, and ηL < 1, which that implies."""
+    drift = 2.0 * (learning_rate * local_updates * smoothness) ** 2
+    if drift >= 1.0:
+        limit = 1.0 / (np.sqrt(2.0) * learning_rate * local_updates)
+        raise ConfigError(
+            f"learning.smoothness = {smoothness:g} makes 2η²τ²L² = {drift:.3g} with η = {learning_rate:g} and "
+            f"τ = {local_updates}, but the convergence bound needs it below 1: lower smoothness below {limit:.4g}, "
+            "or lower learning.learning_rate or learning.local_updates."
+        )
+
+
+def gradient_norm_coefficient(learning_rate: float, smoothness: float, local_updates: int) -> float:
+    """A1: what a squared gradient norm weighs in the data term. Paper: below constraint (C7) of P1."""
+    tau = local_updates
+    squared = (learning_rate * smoothness) ** 2
+    return 2.0 * squared * (2 * tau**3 - 3 * tau**2 + tau) / (3.0 - 6.0 * squared * tau**2)
+
+
+def gradient_variance_coefficient(learning_rate: float, smoothness: float, local_updates: int) -> float:
+    """A2: what a mini-batch gradient variance weighs in the data term. Paper: below constraint (C7) of P1."""
+    tau = local_updates
+    squared = (learning_rate * smoothness) ** 2
+    return learning_rate * smoothness * tau + squared * (tau**2 - tau) / (1.0 - 2.0 * squared * tau**2)
+
+
+def aggregation_weights(participates: BoolArray, dataset_sizes: FloatArray) -> FloatArray:
+    """w^n: the share of each client in the aggregate; all zero in an empty round. Deviates: E8."""
+    taken = np.where(participates, dataset_sizes, 0.0)
+    total = taken.sum()
+    return taken / total if total > 0.0 else taken
+
+
+def data_term(participates: BoolArray, statistics: Statistics, constants: Constants) -> float:
+    """The data part of the bound in one round; it shrinks as more data takes part. Paper: C6."""
+    c = constants
+    population_shares = statistics.dataset_sizes / statistics.dataset_sizes.sum()
+    weights = aggregation_weights(participates, statistics.dataset_sizes)
+    norms_sq = statistics.gradient_norms_sq
+    absent = 4.0 * c.local_updates * (1.0 - participates * population_shares) * norms_sq
+    a1 = gradient_norm_coefficient(c.learning_rate, c.smoothness, c.local_updates)
+    a2 = gradient_variance_coefficient(c.learning_rate, c.smoothness, c.local_updates)
+    return float(np.sum(absent + weights * (a1 * norms_sq + a2 * statistics.gradient_variances)))
+
+
+def quantization_term(
+    participates: BoolArray, num_bits: IntArray, statistics: Statistics, constants: Constants
+) -> float:
+    """The quantization part of the bound in one round; it shrinks as bits are added. Paper: C7."""
+    weights = aggregation_weights(participates, statistics.dataset_sizes)
+    bounds = error_bounds(np.where(participates, num_bits, 1), statistics, constants)
+    return float(0.5 * constants.smoothness * np.sum(weights * bounds))

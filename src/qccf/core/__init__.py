@@ -1,0 +1,1 @@
+"""Types, errors, random streams, units and file writing that every other package uses."""

@@ -1,0 +1,36 @@
+"""Rank correlations: is more of one thing more of the other?"""
+
+import numpy as np
+
+from qccf.core.contracts import FloatArray, IntArray
+
+
+def rank_correlation(x: FloatArray, y: FloatArray) -> float:
+    """Spearman's, over pairs that are both known; NaN where one of the two never varies."""
+    from scipy.stats import rankdata
+
+    both = np.isfinite(x) & np.isfinite(y)
+    x, y = x[both], y[both]
+    if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return float("nan")
+    return float(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
+
+
+def relation(x: FloatArray, y: FloatArray) -> float:
+    """Rank correlation; a `y` that never varies is related to nothing."""
+    known = y[np.isfinite(y)]
+    return 0.0 if len(known) > 2 and np.ptp(known) == 0.0 else rank_correlation(x, y)
+
+
+def relation_within_rounds(rounds: IntArray, x: FloatArray, y: FloatArray, *, varying_only: bool = False) -> float:
+    """The relation among the uploads of one round, on average over rounds; NaN if no round has three of them.
+
+    What rises from round to round for everybody would hide it in all uploads together. `varying_only` leaves out rounds
+    in which `y` is the same for all, if it is not in every round.
+    """
+    order = np.argsort(rounds, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(rounds[order])) + 1) if len(order) else []
+    varying = [group for group in groups if np.ptp(y[group]) > 0.0]
+    each = np.array([relation(x[group], y[group]) for group in (varying or groups if varying_only else groups)])
+    known = each[np.isfinite(each)]
+    return float(known.mean()) if len(known) else float("nan")

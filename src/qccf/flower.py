@@ -1,0 +1,38 @@
+"""The same policies and codecs in a Flower federation. Needs the extra `flower`.
+
+Names load on first use: in a deployment a client's process lives for one message, and need not load the server's part.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_HOMES = {
+    "FederationError": "qccf.runtimes.flower.strategy",
+    "MeasuredRates": "qccf.runtimes.flower.rates",
+    "Meter": "qccf.runtimes.flower.meter",
+    "QccfStrategy": "qccf.runtimes.flower.strategy",
+    "RateSource": "qccf.runtimes.flower.rates",
+    "SimulatedRates": "qccf.runtimes.flower.rates",
+    "client_app": "qccf.runtimes.flower.apps",
+    "quantize": "qccf.runtimes.flower.mod",
+    "server_app": "qccf.runtimes.flower.apps",
+}
+
+__all__ = [*_HOMES]
+
+if TYPE_CHECKING:
+    from qccf.runtimes.flower.apps import client_app, server_app
+    from qccf.runtimes.flower.meter import Meter
+    from qccf.runtimes.flower.mod import quantize
+    from qccf.runtimes.flower.rates import MeasuredRates, RateSource, SimulatedRates
+    from qccf.runtimes.flower.strategy import FederationError, QccfStrategy
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'qccf.flower' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""Many runs: jobs, their queue, local processes and Ray."""

@@ -1,0 +1,123 @@
+"""What to run, from a TOML file: a base scenario, fixed settings, and a list of values for each axis of a grid."""
+
+import copy
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from qccf.core.errors import ConfigError
+from qccf.settings.loading import Scenario, place_setting, read_settings, read_toml, scenario_from_dict, settings_key
+from qccf.settings.schema import PAPERS_CODEC
+
+Kind = Literal["train", "plan", "measure"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+SHORT = {"policy": "policy.name", "codec": "codec.name", "seed": "federation.seed"}
+"""Settings that every sweep has, by the names that people give them."""
+
+MAX_RUNS = 100_000
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A sweep's kind and the scenario of each of its runs; policy, codec and seed are in the scenario."""
+
+    kind: Kind
+    scenarios: tuple[Scenario, ...]
+
+
+def load_grid(path: Path) -> Grid:
+    """Read the file and validate every scenario of its grid; the last axis varies fastest."""
+    tree = read_toml(path)
+    for key in tree:
+        if key not in ("scenario", "kind", "settings", "grid"):
+            raise ConfigError(f"{path}: {key!r} is not a key of a sweep: it has scenario, kind, [settings] and [grid].")
+    kind = tree.get("kind", "train")
+    if kind not in KINDS:
+        raise ConfigError(f"{path}: kind = {kind!r} is not one of {', '.join(KINDS)}.")
+    base = read_settings(_base(path, tree.get("scenario", "femnist")))
+    for key, value in _flat(_table(path, tree, "settings")).items():
+        place_setting(base, _setting(key), value)
+    axes = [_axis(key, values) for key, values in _flat(_table(path, tree, "grid")).items()]
+    count = 1
+    for axis in axes:
+        count *= len(axis)
+    if count > MAX_RUNS:
+        raise ConfigError(f"{path}: the grid makes {count:,} runs, more than {MAX_RUNS:,}: shorten its lists.")
+    cases = itertools.product(*axes)
+    return Grid(kind, tuple(_distinct([_scenario(base, changes, kind) for changes in cases])))
+
+
+def _base(path: Path, scenario: Any) -> str | Path:
+    """A file is looked for beside the sweep's own."""
+    if not isinstance(scenario, str):
+        raise ConfigError(f"{path}: scenario = {scenario!r} is not a text: name a preset or a TOML file.")
+    beside = path.parent / scenario
+    return beside if beside.is_file() else scenario
+
+
+def _table(path: Path, tree: dict[str, Any], key: str) -> dict[str, Any]:
+    table = tree.get(key, {})
+    if not isinstance(table, dict):
+        raise ConfigError(f"{path}: {key} = {table!r} is not a table: write [{key}] and a line for each setting.")
+    return table
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted keys to values: TOML makes tables of a key with dots that is not in quotes."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _setting(key: str) -> str:
+    path = SHORT.get(key, key)
+    if "." not in path:
+        raise ConfigError(
+            f"{key!r} is not a setting: write section.key, such as radio.bandwidth_hz, or {', '.join(SHORT)}."
+        )
+    return path
+
+
+def _axis(key: str, values: Any) -> list[dict[str, Any]]:
+    """The changes that each value of an axis stands for; a table is several settings that change together."""
+    if not isinstance(values, list) or not values:
+        raise ConfigError(f"{key} = {values!r} in [grid] is not a list with values: give some, or use [settings].")
+    if all(isinstance(value, dict) for value in values):
+        return [{_setting(name): each for name, each in _flat(value).items()} for value in values]
+    return [{_setting(key): value} for value in values]
+
+
+def _scenario(base: dict[str, Any], changes: tuple[dict[str, Any], ...], kind: Kind) -> Scenario:
+    tree = copy.deepcopy(base)
+    for change in changes:
+        for path, value in change.items():
+            place_setting(tree, path, value)
+    scenario = scenario_from_dict(tree)
+    if kind == "train":
+        return scenario
+    if "name" in scenario.codec.model_fields_set and scenario.codec.name != PAPERS_CODEC:
+        raise ConfigError(
+            f"codec = {scenario.codec.name!r} needs training: without it a run is of the paper's, {PAPERS_CODEC!r}; "
+            'take kind = "train", or leave the codec out.'
+        )
+    return scenario.with_codec(PAPERS_CODEC)
+
+
+def _distinct(scenarios: list[Scenario]) -> list[Scenario]:
+    """Each run once: the same twice is a mistake in the file."""
+    seen: set[str] = set()
+    for scenario in scenarios:
+        policy, seed = scenario.policy.name, scenario.federation.seed
+        key = settings_key(scenario, policy, seed)
+        if key in seen:
+            raise ConfigError(
+                f"the grid makes the same run twice (policy {policy}, seed {seed}): take out a value that is there "
+                "twice, or an axis that changes nothing in a run, such as execution.workers."
+            )
+        seen.add(key)
+    return scenarios

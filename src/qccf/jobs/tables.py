@@ -1,0 +1,93 @@
+"""The runs of a sweep as two Parquet tables: one row a run, and one row a run and round."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from qccf.core.files import write_whole
+from qccf.jobs.grid import SHORT, Kind
+from qccf.jobs.queue import Progress
+from qccf.settings.loading import Scenario
+
+RESULTS = "results.parquet"
+ROUNDS = "rounds.parquet"
+WRITE_EVERY_S = 60.0
+
+# What a summary says again, or what belongs to the screen.
+_ELSEWHERE = ("label", "policy", "codec", "seed", "finished", "rounds", "dataset")
+
+
+class Tables:
+    """Takes up runs as they end; what is written is always of whole runs, each once."""
+
+    def __init__(self, out: Path, kind: Kind, scenarios: tuple[Scenario, ...]) -> None:
+        self._out = out
+        self._kind = kind
+        self._scenarios = scenarios
+        self._rows: dict[int, dict[str, Any]] = {}
+        self._rounds: dict[int, pd.DataFrame] = {}
+        self._written = time.monotonic()
+
+    def update(self, progress: Progress, index: int) -> None:
+        """A batch's listener: somebody may want to look before all is done."""
+        if progress.states[index] == "done" and time.monotonic() - self._written > WRITE_EVERY_S:
+            self.write(progress)
+
+    def write(self, progress: Progress) -> None:
+        """Both tables of all finished runs, in the order of the grid."""
+        done = [index for index, state in enumerate(progress.states) if state == "done"]
+        for index in done:
+            if index not in self._rows:
+                self._read(index, progress.jobs[index].folder)
+        if done:
+            rounds = pd.concat([self._rounds[index] for index in done], ignore_index=True)
+            results = _table([self._rows[index] for index in done])
+            write_whole(self._out / ROUNDS, lambda path: rounds.to_parquet(path, index=False))
+            write_whole(self._out / RESULTS, lambda path: results.to_parquet(path, index=False))
+        self._written = time.monotonic()
+
+    def _read(self, index: int, folder: Path) -> None:
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        outcome = {key: value for key, value in summary.items() if key not in _ELSEWHERE}
+        settings = settings_columns(self._scenarios[index])
+        self._rows[index] = {"run": folder.name, "kind": self._kind, **settings, **outcome}
+        rounds = pd.read_parquet(folder / ROUNDS)
+        for place, key in enumerate(("run", *SHORT)):
+            rounds.insert(place, key, self._rows[index][key])
+        self._rounds[index] = rounds
+
+
+def settings_columns(scenario: Scenario) -> dict[str, Any]:
+    """Policy, codec and seed, then every setting that defines a run under its own name."""
+    tree = scenario.model_dump(exclude={"execution"})
+    flat = {key: value for section, values in tree.items() for key, value in _flat(section, values)}
+    short = {name: flat.pop(path) for name, path in SHORT.items()}
+    return short | flat
+
+
+def _flat(prefix: str, tree: dict[str, Any]) -> list[tuple[str, Any]]:
+    pairs: list[tuple[str, Any]] = []
+    for key, value in tree.items():
+        path = f"{prefix}.{key}"
+        if not isinstance(value, dict):
+            pairs.append((path, value))
+        elif key == "options":  # of a plug-in: nobody knows what is in it
+            pairs.append((path, json.dumps(value, sort_keys=True)))
+        else:
+            pairs += _flat(path, value)
+    return pairs
+
+
+def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """A column of texts and numbers, such as `control.data_budget`, becomes one of texts."""
+    table = pd.DataFrame(rows)
+    for name in table.columns:
+        kinds = {type(value) for value in table[name] if value is not None}
+        if str in kinds and len(kinds) > 1:
+            table[name] = table[name].map(str)
+        elif not kinds:
+            table[name] = table[name].astype(float)
+    return table

@@ -1,0 +1,1 @@
+"""A Winograd convolution for small CNNs on CPUs."""

@@ -1,0 +1,138 @@
+"""5×5 convolutions that are fast on a CPU, one of them with 2×2 max-pooling and ReLU as one layer.
+
+In float32 on a CPU the layers run kernels of our own: a direct sum where there is one input channel, Winograd's
+products for the others, with pooling and ReLU in the same pass over memory. Everywhere else (other devices, bf16,
+other shapes) it is PyTorch's operators, which compute the same function.
+"""
+
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from qccf.learning.fast_convolution.winograd import NOBODY, Convolve, ConvolvePoolRelu, F
+
+_compiled = numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
+
+
+@_compiled
+def _forward(images: Any, kernel: Any, bias: Any, pooled: Any, passed: Any) -> None:
+    """The four sums of a window side by side, all output channels at once."""
+    samples, height, width = images.shape
+    channels = len(bias)
+    padded = np.zeros((height + 4, width + 4), F)
+    sums = np.empty((4, channels), F)
+    for n in range(samples):
+        padded[2:-2, 2:-2] = images[n]
+        for i in range(height // 2):
+            for j in range(width // 2):
+                sums[:] = bias
+                for y in range(5):
+                    u, v = padded[2 * i + y, 2 * j : 2 * j + 6], padded[2 * i + y + 1, 2 * j : 2 * j + 6]
+                    u0, u1, u2, u3, u4, u5 = u[0], u[1], u[2], u[3], u[4], u[5]
+                    v0, v1, v2, v3, v4, v5 = v[0], v[1], v[2], v[3], v[4], v[5]
+                    k = kernel[y]
+                    for c in range(channels):
+                        k0, k1, k2, k3, k4 = k[0, c], k[1, c], k[2, c], k[3, c], k[4, c]
+                        sums[0, c] += u0 * k0 + u1 * k1 + u2 * k2 + u3 * k3 + u4 * k4
+                        sums[1, c] += u1 * k0 + u2 * k1 + u3 * k2 + u4 * k3 + u5 * k4
+                        sums[2, c] += v0 * k0 + v1 * k1 + v2 * k2 + v3 * k3 + v4 * k4
+                        sums[3, c] += v1 * k0 + v2 * k1 + v3 * k2 + v4 * k3 + v5 * k4
+                for c in range(channels):
+                    best, which = sums[0, c], 0
+                    if sums[1, c] > best:
+                        best, which = sums[1, c], 1
+                    if sums[2, c] > best:
+                        best, which = sums[2, c], 2
+                    if sums[3, c] > best:
+                        best, which = sums[3, c], 3
+                    if best <= F(0.0):
+                        best, which = F(0.0), NOBODY
+                    pooled[n, i, j, c] = best
+                    passed[n, i, j, c] = which
+
+
+@_compiled
+def _backward(images: Any, gradients: Any, passed: Any, kernel_gradient: Any, bias_gradient: Any) -> None:
+    samples, height, width = images.shape
+    channels = gradients.shape[3]
+    padded = np.zeros((height + 4, width + 4), F)
+    g = np.empty((4, channels), F)
+    zero = F(0.0)
+    for n in range(samples):
+        padded[2:-2, 2:-2] = images[n]
+        for i in range(height // 2):
+            for j in range(width // 2):
+                for c in range(channels):
+                    value, which = gradients[n, i, j, c], passed[n, i, j, c]
+                    g[0, c] = value if which == 0 else zero
+                    g[1, c] = value if which == 1 else zero
+                    g[2, c] = value if which == 2 else zero
+                    g[3, c] = value if which == 3 else zero
+                    bias_gradient[c] += value if which != NOBODY else zero
+                for y in range(5):
+                    for x in range(5):
+                        u, v = padded[2 * i + y, 2 * j + x], padded[2 * i + y, 2 * j + x + 1]
+                        w, z = padded[2 * i + y + 1, 2 * j + x], padded[2 * i + y + 1, 2 * j + x + 1]
+                        for c in range(channels):
+                            kernel_gradient[y, x, c] += u * g[0, c] + v * g[1, c] + w * g[2, c] + z * g[3, c]
+
+
+class _FromOneChannel(torch.autograd.Function):
+    """The first layer: a direct sum over images [sample, row, column], which need no gradient themselves."""
+
+    @staticmethod
+    def forward(ctx: Any, images: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        samples, height, width = images.shape
+        pooled = torch.empty(samples, height // 2, width // 2, len(bias))
+        passed = np.empty(pooled.shape, np.uint8)
+        kernel = weight[:, 0].permute(1, 2, 0).contiguous()
+        _forward(images.numpy(), kernel.numpy(), bias.numpy(), pooled.numpy(), passed)
+        ctx.save_for_backward(images)
+        ctx.passed = passed
+        return pooled
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[None, torch.Tensor, torch.Tensor]:
+        (images,) = ctx.saved_tensors
+        channels = ctx.passed.shape[3]
+        kernel, bias = torch.zeros(5, 5, channels), torch.zeros(channels)
+        _backward(images.numpy(), gradients[0].contiguous().numpy(), ctx.passed, kernel.numpy(), bias.numpy())
+        return None, kernel.permute(2, 0, 1).unsqueeze(1), bias
+
+
+class ConvPoolRelu(nn.Conv2d):
+    """ReLU of 2×2 max-pooling of a 5×5 convolution that keeps the size of [sample, channel, row, column] images."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__(in_channels, out_channels, 5, padding=2)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if not (_plain(images) and images.shape[2] % 2 == 0 and images.shape[3] % 2 == 0):
+            return functional.relu(functional.max_pool2d(super().forward(images), 2))
+        if self.in_channels == 1 and not images.requires_grad:
+            pooled = _FromOneChannel.apply(images[:, 0].contiguous(), self.weight, self.bias)  # type: ignore[no-untyped-call]
+        else:
+            last = images.permute(0, 2, 3, 1).contiguous()
+            pooled = ConvolvePoolRelu.apply(last, self.weight, self.bias)  # type: ignore[no-untyped-call]
+        return pooled.permute(0, 3, 1, 2)
+
+
+class Conv5x5(nn.Conv2d):
+    """A 5×5 convolution without padding. Worth its transforms where there are many channels on both sides."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__(in_channels, out_channels, 5)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if not _plain(images):
+            return super().forward(images)
+        last = images.permute(0, 2, 3, 1).contiguous()
+        return Convolve.apply(last, self.weight, self.bias).permute(0, 3, 1, 2)  # type: ignore[no-untyped-call]
+
+
+def _plain(images: torch.Tensor) -> bool:
+    return images.device.type == "cpu" and images.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")

@@ -1,0 +1,1 @@
+"""The paper's experiments, studies, claims and verdicts. Paper: Section VI."""

@@ -1,0 +1,191 @@
+"""What the paper claims, as data, and how each claim fares.
+
+Each claim has one function from the runs of a task to findings (`qccf.paper.findings`), one for each part of it.
+
+Paper: Section VI and the contributions in Section I.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from qccf.paper import findings as measured
+from qccf.paper.findings import MISSING, TARGET, Finding
+from qccf.paper.records import Family
+from qccf.paper.verdicts import ENERGY, ROUNDS, Verdict, combined
+from qccf.settings.schema import PAPERS_CODEC
+
+
+@dataclass(frozen=True)
+class Claim:
+    """`measure` gets the runs of one task; `paper` is the number that the paper gives, where it does."""
+
+    key: str
+    words: str
+    figure: str
+    paper: str
+    chart: str
+    measure: Callable[[Family], list[Finding]]
+    rule: str
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim set against the runs of one task: `family` are those that it was judged by."""
+
+    claim: Claim
+    family: Family
+    findings: tuple[Finding, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        return combined([finding.verdict for finding in self.findings])
+
+
+def judge(family: Family) -> list[Judged]:
+    """Every claim, by the runs that have come to their end; of several codecs, by the paper's."""
+    ended = [record for record in family.records if record.finished]
+    if len({record.codec for record in ended}) > 1:
+        ended = [record for record in ended if record.codec == PAPERS_CODEC]
+    missing = (Finding("", MISSING, "not measurable"),)
+    if not ended:
+        return [Judged(claim, family, missing) for claim in CLAIMS]
+    judged = replace(family, records=tuple(ended))
+    return [Judged(claim, judged, tuple(claim.measure(judged)) or missing) for claim in CLAIMS]
+
+
+_TARGET_RULE = (
+    f"The target of a seed is {TARGET:.0%} of the best final accuracy that a policy has on it, and is reached when the "
+    "mean of three evaluations is there. "
+)
+_SAVING_RULE = (
+    "Magnitude, at each β that was run, for the paper does not say at which. Accumulated energy after the last round."
+)
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "fastest",
+        "QCCF needs the fewest rounds to learn.",
+        "Figs. 3, 4 (a), (c)",
+        "",
+        "policies",
+        partial(measured.to_target, lead=measured.rounds_ahead, quantity=ROUNDS),
+        f"Ordering. {_TARGET_RULE}Who never gets there counts as one round after the last; seeds on which neither does "
+        "are left out.",
+    ),
+    Claim(
+        "least-energy",
+        "QCCF spends the least energy over all rounds.",
+        "Figs. 3, 4 (b), (d)",
+        "",
+        "policies",
+        measured.least_energy,
+        "Ordering. Accumulated energy after the last round.",
+    ),
+    Claim(
+        "least-energy-to-target",
+        "QCCF spends the least energy to reach the same accuracy.",
+        "Figs. 3, 4",
+        "",
+        "efficiency",
+        partial(measured.to_target, lead=measured.energy_saved_to, quantity=ENERGY),
+        f"Ordering. {_TARGET_RULE}A baseline that never gets there counts with all it has spent, which favours the "
+        "baseline; QCCF, where it never gets there, saves nothing.",
+    ),
+    Claim(
+        "saves-principle",
+        "QCCF takes 48.21 % less energy than principle.",
+        "Section I",
+        "48.21 %",
+        "policies",
+        partial(measured.saving, "principle"),
+        _SAVING_RULE,
+    ),
+    Claim(
+        "saves-same-size",
+        "QCCF takes 35.42 % less energy than same-size.",
+        "Section I",
+        "35.42 %",
+        "policies",
+        partial(measured.saving, "same-size"),
+        _SAVING_RULE,
+    ),
+    Claim(
+        "beta",
+        "With more uneven datasets (larger β) same-size and principle spend more, and QCCF the same.",
+        "Figs. 3, 4 (b) against (d)",
+        "",
+        "policies",
+        measured.more_uneven,
+        "Change of energy from the lowest β to the highest: direction for same-size and principle, equivalence for "
+        "QCCF.",
+    ),
+    Claim(
+        "late-slowdown",
+        "Principle learns too slowly late in training, because clients with much data miss the deadline.",
+        "Figs. 3, 4 (a), (c)",
+        "",
+        "lost",
+        measured.late_slowdown,
+        "Three directions: accuracy gained in the last third of the rounds, below QCCF's; rank correlations of lost "
+        "uploads with the round, and within a round with the dataset size, above 0. Where no upload is lost, none "
+        "holds.",
+    ),
+    Claim(
+        "weights",
+        "Both accuracy and energy fall as V grows.",
+        "Fig. 2",
+        "",
+        "weights",
+        measured.over_weights,
+        "Directions of rank correlations over the values of V.",
+    ),
+    Claim(
+        "flat",
+        "Accuracy is flat up to V = 100 on the first task and V = 10 on the second, and falls beyond.",
+        "Fig. 2",
+        "V = 100, 10",
+        "weights",
+        measured.flat_accuracy,
+        "Differences of final accuracies: equivalence for every smaller V, direction for the largest V.",
+    ),
+    Claim(
+        "bits-rounds",
+        "Bits rise with the rounds for principle, same-size and QCCF, and do not for channel-allocate.",
+        "Fig. 5 (a)",
+        "",
+        "bits",
+        partial(
+            measured.relations,
+            "bits ~ round",
+            {"principle": 1, "same-size": 1, "qccf": 1, "channel-allocate": 0},
+            measured.bits_over_rounds,
+        ),
+        "Rank correlation of a round's mean bits with its number: direction, and equivalence for channel-allocate.",
+    ),
+    Claim(
+        "bits-sizes",
+        "Bits fall with the dataset size for channel-allocate and QCCF, do not depend on it for same-size, and rise "
+        "with it for principle.",
+        "Fig. 5 (b)",
+        "",
+        "bits",
+        partial(
+            measured.relations,
+            "bits ~ D",
+            {"channel-allocate": -1, "qccf": -1, "same-size": 0, "principle": 1},
+            measured.bits_over_sizes,
+        ),
+        "Rank correlation of bits with dataset sizes among the uploads of a round, on average over the rounds: "
+        "direction, and equivalence for same-size.",
+    ),
+    Claim(
+        "final-bits",
+        "Principle ends with more bits than QCCF and same-size.",
+        "Fig. 5 (a)",
+        "",
+        "bits",
+        measured.final_bits,
+        "Ordering of mean bits in the last tenth of the rounds, against the two that the paper names.",
+    ),
+)

@@ -1,0 +1,32 @@
+"""The claims as data: one row for each number that a verdict rests on."""
+
+import csv
+import io
+from collections.abc import Sequence
+
+from qccf.paper.claims import Judged
+
+COLUMNS = (
+    "data", "claim", "words", "paper", "paper_value", "part", "against", "quantity", "unit", "mean", "low", "high",
+    "seeds", "answer", "verdict", "figure",
+)  # fmt: skip
+"""`answer` is on the number, `verdict` on the whole claim; `low` to `high` is a 95 % interval, empty with one seed."""
+
+
+def claims_to_csv(judged: Sequence[tuple[Judged, str]]) -> str:
+    """Each claim with the key of the figure that shows it."""
+    buffer = io.StringIO()
+    table = csv.writer(buffer, lineterminator="\n")
+    table.writerow(COLUMNS)
+    for one, figure in judged:
+        claim = one.claim
+        head = (one.family.title, claim.key, claim.words, claim.figure, claim.paper)
+        for finding in one.findings:
+            for m in finding.measures:
+                q, e = m.quantity, m.estimate
+                numbers = [f"{v * q.scale:.6g}" if v == v else "" for v in (e.mean, e.low, e.high)]
+                row = (finding.part, m.against, q.name, q.unit.strip(), *numbers, e.count, m.answer)
+                table.writerow((*head, *row, one.verdict, figure))
+            if not finding.measures:
+                table.writerow((*head, finding.part, *[""] * 7, finding.verdict, one.verdict, figure))
+    return buffer.getvalue()

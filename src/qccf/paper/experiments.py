@@ -1,0 +1,188 @@
+"""The paper's experiments as data: which runs each of its figures needs, at three scales.
+
+Paper: Section VI.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from qccf.core.errors import ConfigError
+from qccf.jobs.training import TrainingJob
+from qccf.learning.datasets import DATASETS
+from qccf.learning.datasets.base import DataError
+from qccf.paper.studies import FACTORS
+from qccf.policies.registry import POLICIES
+from qccf.settings.loading import Scenario, load_scenario
+from qccf.settings.schema import PAPERS_CODEC
+
+FIGURES = ("fig2", "fig3", "fig4", "fig5")
+BETAS = (150, 300)
+
+# What the paper does not state, for the first task with another value: runs beside those of decisions alone.
+VARIED = (
+    "radio.gain_db=10.0",
+    "radio.bandwidth_hz=20e6",
+    "control.quantization_budget=0.1",
+    "learning.smoothness=0.05",
+)
+VARIED_POLICIES = ("qccf", "principle", "same-size")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One learning task of the paper: its preset, the data that may stand for it, its V and those that Fig. 2 tries."""
+
+    name: str
+    settings: tuple[str, ...]
+    datasets: tuple[str, ...]
+    energy_weight: float
+    energy_weights: tuple[float, ...]
+    data_share: float = 1.0
+    """Of a reduced scale's samples: a network that takes longer for a sample gets fewer in the same time."""
+
+
+TASKS: dict[str, Task] = {
+    "femnist": Task("femnist", (), ("emnist", "femnist", "handwriting"), 100.0, (1.0, 10.0, 100.0, 1000.0, 10000.0)),
+    "cifar10": Task(
+        "cifar10", ("learning.model=cifar10-cnn",), ("cifar10",), 10.0, (0.1, 1.0, 10.0, 100.0, 1000.0), 0.5
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of an experiment is run. `data_share` of the paper's samples at as many times the cycles each.
+
+    Computing and uploading then keep the paper's proportion, and decisions are the same as with all the data but for
+    the statistics that training reports. Nothing else of the preset is changed, the learning rate included.
+
+    `small` is what about two hours a task allow on two cores: 3 seeds of 5 policies at 2 β and of 4 more V are 42 runs
+    of 60 rounds; `varied` runs are 12 more of the first task. A sample of CIFAR-10 takes longer, so there are fewer.
+    """
+
+    name: str
+    seeds: int
+    rounds: int
+    data_share: float
+    every_energy_weight: bool
+    study_seeds: int
+    study_rounds: int
+    varied: tuple[str, ...]
+    varied_seeds: int
+    evaluation_samples: int = 1000
+
+
+SCALES: dict[str, Scale] = {
+    "smoke": Scale("smoke", 2, 3, 1 / 30, False, 3, 10, VARIED[:1], 1, evaluation_samples=200),
+    "small": Scale("small", 3, 60, 0.4, True, 20, 100, VARIED, 1),
+    "full": Scale("full", 5, 100, 1.0, True, 20, 100, VARIED, 3),
+}
+
+MEAN_SIZE = 1200.0
+MIN_SIZE = 100
+Figure = Literal["fig2", "fig3", "fig4", "fig5"]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A task with the dataset that was found for it, or why it cannot run."""
+
+    task: Task
+    dataset: str
+    reason: str = ""
+
+
+def choose_data(task: Task, folder: Path) -> Chosen:
+    """The first dataset of the task that is here; what needs no download comes last."""
+    for name in task.datasets:
+        try:
+            DATASETS[name].check(folder)
+        except DataError:
+            continue
+        return Chosen(task, name)
+    wanted = " or ".join(task.datasets)
+    return Chosen(task, "", f"{wanted} is not here; get it with: qccf data fetch {task.datasets[0]}")
+
+
+def figure_tasks(figure: str, tasks: Iterable[str]) -> list[str]:
+    """The tasks that a figure shows: Fig. 3 is the first task, Fig. 4 the second, Fig. 5 an experiment on the first."""
+    shown = {"fig3": ("femnist",), "fig4": ("cifar10",), "fig5": ("femnist",)}.get(figure, tuple(TASKS))
+    return [name for name in tasks if name in shown]
+
+
+def task_scenario(chosen: Chosen, scale: Scale, overrides: Sequence[str], *, beta: float, weight: float) -> Scenario:
+    """The settings of one run but for policy and seed. The user's overrides come last."""
+    share = scale.data_share if scale.data_share == 1.0 else scale.data_share * chosen.task.data_share
+    base = load_scenario(chosen.task.name)
+    settings = [
+        *chosen.task.settings,
+        f"data.dataset={chosen.dataset}",
+        f"data.dataset_size_mean={round(MEAN_SIZE * share, 9)!r}",
+        f"data.dataset_size_std={round(beta * share, 9)!r}",
+        f"data.dataset_size_min={max(1, round(MIN_SIZE * share))}",
+        f"device.cycles_per_sample={base.device.cycles_per_sample / share!r}",
+        f"federation.rounds={scale.rounds}",
+        f"control.energy_weight={weight!r}",
+        f"codec.name={PAPERS_CODEC}",
+        f"evaluation.samples={scale.evaluation_samples}",
+        *overrides,
+    ]
+    return load_scenario(chosen.task.name, settings)
+
+
+def reproduction_jobs(
+    figures: Sequence[str],
+    scale: Scale,
+    chosen: Sequence[Chosen],
+    overrides: Sequence[str],
+    *,
+    runs: Path,
+    data_dir: Path,
+) -> list[TrainingJob]:
+    """Every run that the figures need, each once, seed by seed, so that a part of them is already a comparison."""
+    usable = {one.task.name: one for one in chosen if not one.reason}
+    jobs: dict[Path, TrainingJob] = {}
+    for figure in figures:
+        if figure not in FIGURES:
+            raise ConfigError(f"{figure!r} is not a figure of the experiments: choose from {', '.join(FIGURES)}, all.")
+    for seed in range(scale.seeds):
+        for figure in figures:
+            for name in figure_tasks(figure, usable):
+                for beta, weight, policy in _cases(figure, usable[name].task, scale):
+                    scenario = task_scenario(usable[name], scale, overrides, beta=beta, weight=weight)
+                    job = TrainingJob(scenario, policy, scenario.federation.seed + seed, runs, data_dir)
+                    jobs.setdefault(job.folder, job)
+    return list(jobs.values())
+
+
+def varied_jobs(
+    scale: Scale, chosen: Sequence[Chosen], overrides: Sequence[str], *, runs: Path, data_dir: Path
+) -> list[TrainingJob]:
+    """Runs of the first task at the highest β with one setting changed, for the two savings that the paper names.
+
+    None where the user has changed something that the savings study varies: there would be two changes.
+    """
+    jobs: list[TrainingJob] = []
+    if {override.partition("=")[0] for override in overrides} & {factor.key for factor in FACTORS}:
+        return jobs
+    for one in chosen:
+        if one.reason or one.task.name != "femnist":
+            continue
+        for seed in range(scale.varied_seeds):
+            for change in scale.varied:
+                settings = [*overrides, change]
+                scenario = task_scenario(one, scale, settings, beta=BETAS[-1], weight=one.task.energy_weight)
+                own = scenario.federation.seed + seed
+                jobs += [TrainingJob(scenario, policy, own, runs, data_dir, change) for policy in VARIED_POLICIES]
+    return jobs
+
+
+def _cases(figure: str, task: Task, scale: Scale) -> list[tuple[float, float, str]]:
+    """β, V and policy of each run of a figure."""
+    if figure == "fig2":
+        place = task.energy_weights.index(task.energy_weight)
+        tried = task.energy_weights if scale.every_energy_weight else task.energy_weights[place - 1 : place + 2]
+        return [(BETAS[0], weight, "qccf") for weight in tried]
+    return [(beta, task.energy_weight, policy) for beta in BETAS for policy in POLICIES]

@@ -1,0 +1,47 @@
+"""A policy's decision is checked before it is carried out: a plug-in that errs gets a sentence, not a wrong table."""
+
+from typing import Any
+
+import numpy as np
+
+from qccf.core.contracts import MAX_NUM_BITS, Constants, Decision, Observation
+from qccf.core.errors import QccfError
+
+
+class PolicyError(QccfError):
+    """A policy that returned something that is no decision."""
+
+
+def checked_decision(decision: Any, observation: Observation, constants: Constants, policy: str) -> Decision:
+    """The decision itself if it keeps C1 to C3, C5 and C8; C4 is settled, not demanded."""
+
+    def refuse(reason: str) -> PolicyError:
+        return PolicyError(f"policy {policy!r} made no valid decision: {reason}.")
+
+    if not isinstance(decision, Decision):
+        raise refuse(f"it returned {type(decision).__name__}, not a Decision")
+    count = observation.num_clients
+    for name, kind in (("channels", "i"), ("num_bits", "i"), ("frequencies_hz", "f")):
+        array = getattr(decision, name)
+        if not isinstance(array, np.ndarray) or array.shape != (count,) or array.dtype.kind != kind:
+            wanted = "integers" if kind == "i" else "floats"
+            raise refuse(f"{name} must be an array of {count} {wanted}, one for each client")
+    on = decision.participates
+    used, bits, frequencies = decision.channels[on], decision.num_bits[on], decision.frequencies_hz[on]
+    if (decision.channels < -1).any() or (used >= observation.num_channels).any():
+        raise refuse(f"channels must be -1 (sits out) or 0 to {observation.num_channels - 1}")
+    if len(np.unique(used)) < len(used):
+        raise refuse("a channel has more than one client")
+    if ((bits < 1) | (bits > MAX_NUM_BITS)).any():
+        raise refuse(f"num_bits must be 1 to {MAX_NUM_BITS} for who takes part")
+    low, high = constants.frequency_min_hz, constants.frequency_max_hz
+    if not ((frequencies >= low * (1.0 - 1e-12)) & (frequencies <= high * (1.0 + 1e-12))).all():
+        raise refuse(f"frequencies_hz must lie between {low:g} and {high:g} for who takes part")
+    return decision
+
+
+def checked_state(state: Any, policy: str) -> dict[str, Any]:
+    """The state itself if it is a plain mapping."""
+    if not isinstance(state, dict):
+        raise PolicyError(f"policy {policy!r} returned {type(state).__name__} for its state: a state is a dict.")
+    return state

@@ -1,0 +1,58 @@
+"""What uploads cost and how far they err, as the decision core sees it, whatever codec makes them."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from qccf.core.contracts import MAX_NUM_BITS, Constants, FloatArray, Statistics
+
+RANGE_BITS = 32
+"""The range θ_max travels as one 32-bit float."""
+
+
+def payload_bits(num_bits: ArrayLike, rows: Any, statistics: Statistics, constants: Constants) -> Any:
+    """ℓ of uploads with `num_bits` by the clients `rows`. Paper: Section II-B, Zq + Z + 32."""
+    if statistics.upload_bits is not None:
+        return statistics.upload_bits[rows, np.asarray(num_bits, dtype=np.int64) - 1]
+    return np.asarray(num_bits) * slope_bits(constants) + overhead_bits(constants)
+
+
+def slope_bits(constants: Constants) -> float:
+    """How many bits of payload one more bit an index costs, where that is the same for every q."""
+    return float(constants.num_parameters) if constants.bits_per_index is None else constants.bits_per_index
+
+
+def overhead_bits(constants: Constants) -> float:
+    """The part of ℓ that does not depend on q."""
+    return float(constants.num_parameters + RANGE_BITS) if constants.overhead_bits is None else constants.overhead_bits
+
+
+def raw_payload_bits(num_parameters: int) -> float:
+    """An upload with no quantizer: 32-bit floats."""
+    return 32.0 * num_parameters
+
+
+def most_bits(room_bits: FloatArray, statistics: Statistics, constants: Constants) -> FloatArray:
+    """The largest q whose payload fits into the room of each pair [client, channel]; 0 where none does."""
+    rows = np.arange(len(room_bits))[:, None]
+    most = np.zeros(room_bits.shape)
+    for q in range(1, MAX_NUM_BITS + 1):
+        fits = payload_bits(q, rows, statistics, constants) <= room_bits * (1.0 - 1e-12)
+        if not fits.any():
+            break
+        most[fits] = q
+    return most
+
+
+def error_scales(statistics: Statistics, constants: Constants) -> FloatArray:
+    """c of each client's upload: its codec's, or Zθ²/4. Paper: Lemma 1."""
+    if statistics.error_scales is not None:
+        return statistics.error_scales
+    return 0.25 * constants.num_parameters * np.square(statistics.weight_ranges)
+
+
+def error_bounds(num_bits: ArrayLike, statistics: Statistics, constants: Constants) -> FloatArray:
+    """Bound on the expected squared error of each upload. Paper: Lemma 1."""
+    levels = np.exp2(np.asarray(num_bits, dtype=float)) - 1.0
+    return np.asarray(error_scales(statistics, constants) / np.square(levels))

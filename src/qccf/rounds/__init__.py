@@ -1,0 +1,1 @@
+"""One round, written once: world, decision, uploads, settlement, ledger, checkpoint, run folder."""

@@ -1,0 +1,111 @@
+"""Can anybody ever deliver? Asked before anything runs.
+
+Every client is taken at its best: with fading that one draw in a million exceeds, at its highest frequency, with one
+bit a parameter. If none gets through within the deadline even so, no round can ever have a participant.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from qccf.core.contracts import FloatArray
+from qccf.core.errors import InfeasibleError
+from qccf.core.units import db_to_linear, linear_to_db
+from qccf.devices.cost import training_cycles
+from qccf.quantization.costs import overhead_bits, slope_bits
+from qccf.settings.schema import MAX_DEADLINE_S, MAX_GAIN_DB, Scenario
+from qccf.wireless.cell import Cell
+from qccf.wireless.fading import rician_power_quantile
+
+RARE = 1e-6
+
+TWO_BITS_AT_LEAST = ("model", "update", "block", "update+block")
+"""Codecs that need a sign and a bit for every parameter."""
+
+ANY_UPLOAD_BITS = 64.0
+"""Of other codecs no more is known before they run than that an upload has a range and a size."""
+
+
+def needed_rates_bps(scenario: Scenario, dataset_sizes: FloatArray) -> FloatArray:
+    """The rate at which the smallest upload just meets the deadline at the highest frequency; infinite if none does."""
+    constants = scenario.constants()
+    time_left_s = constants.deadline_s - training_cycles(dataset_sizes, constants) / constants.frequency_max_hz
+    whole = scenario.codec.name in TWO_BITS_AT_LEAST
+    bits = slope_bits(constants) + overhead_bits(constants) if whole else ANY_UPLOAD_BITS
+    return np.where(time_left_s > 0.0, bits / np.where(time_left_s > 0.0, time_left_s, 1.0), np.inf)
+
+
+def require_feasible(scenario: Scenario, cell: Cell, dataset_sizes: FloatArray) -> None:
+    """Refuse a cell in which none of the clients can ever upload, and say what would mend it."""
+    radio = scenario.radio_link()
+    luck = rician_power_quantile(1.0 - RARE, rician_k=radio.rician_k, mean_power=radio.fading_mean_power)
+    best_bps = radio.rates_bps(cell.mean_gains * luck)
+    needed_bps = needed_rates_bps(scenario, dataset_sizes)
+    if (best_bps >= needed_bps).any():
+        return
+    d = scenario.device
+    best = int(np.argmax(best_bps / needed_bps))
+    if not np.isfinite(needed_bps[best]):
+        compute_s = training_cycles(dataset_sizes, scenario.constants()).min() / d.frequency_max_hz
+        raise InfeasibleError(
+            f"no client can ever finish: training on {dataset_sizes.min():g} samples takes {compute_s:.3g} s at "
+            f"device.frequency_max_hz = {d.frequency_max_hz:g}, beyond device.deadline_s = {d.deadline_s:g}: raise the "
+            "deadline or the frequency, or lower device.cycles_per_sample."
+        )
+    mean_size = scenario.data.dataset_size_mean
+    typical_bps = float(needed_rates_bps(scenario, np.array([mean_size]))[0])
+    raise InfeasibleError(
+        f"no client can ever upload within device.deadline_s = {d.deadline_s:g}: {_smallest(scenario)} needs "
+        f"{typical_bps / 1e6:.3g} Mb/s after training on {mean_size:g} samples ({needed_bps[best] / 1e6:.3g} Mb/s on "
+        f"{dataset_sizes[best]:g}), but the best link ({cell.distances_m[best]:.0f} m, radio.bandwidth_hz = "
+        f"{scenario.radio.bandwidth_hz:g}) has {best_bps[best] / 1e6:.3g} Mb/s at its best; "
+        f"{_remedies(scenario, typical_bps)}."
+    )
+
+
+def _smallest(scenario: Scenario) -> str:
+    if scenario.codec.name in TWO_BITS_AT_LEAST:
+        return f"one bit for each of {scenario.learning.num_parameters:,} parameters"
+    return f"an upload of {ANY_UPLOAD_BITS:g} bits"
+
+
+def _loss_db(scenario: Scenario, distance_m: float) -> float:
+    radio = scenario.radio_link()
+    in_sight = np.array([radio.line_of_sight != "never"])
+    return float(radio.large_scale_loss_db(np.array([distance_m]), in_sight)[0])
+
+
+def _remedies(scenario: Scenario, needed_bps: float) -> str:
+    """What each of three settings would have to be for the median client with average fading."""
+    median_m = float(np.sqrt(0.5 * (scenario.cell.radius_m**2 + scenario.cell.distance_min_m**2)))
+    radio, constants = scenario.radio_link(), scenario.constants()
+    gain = db_to_linear(radio.gain_db - _loss_db(scenario, median_m)) * radio.fading_mean_power
+    rate_bps = float(radio.rates_bps(gain))
+    cycles = training_cycles(np.array([scenario.data.dataset_size_mean]), constants)[0]
+    compute_s = float(cycles) / constants.frequency_max_hz
+    deadline_s = compute_s + (constants.deadline_s - compute_s) * needed_bps / rate_bps
+    remedies = [f"device.deadline_s = {_rounded_up(deadline_s)}"] if deadline_s < MAX_DEADLINE_S else []
+
+    def rate_at(bandwidth_hz: float) -> float:
+        return float(replace(radio, bandwidth_hz=bandwidth_hz).rates_bps(gain))
+
+    low, high = radio.bandwidth_hz, 10e9
+    if rate_at(high) >= needed_bps:
+        for _ in range(60):
+            middle = float(np.sqrt(low * high))
+            low, high = (middle, high) if rate_at(middle) < needed_bps else (low, middle)
+        remedies.insert(0, f"radio.bandwidth_hz = {_rounded_up(high)}")
+    efficiency = needed_bps / radio.bandwidth_hz
+    if efficiency < 100.0:
+        extra_db = float(linear_to_db((2.0**efficiency - 1.0) / np.expm1(rate_bps / radio.bandwidth_hz * np.log(2.0))))
+        if radio.gain_db + extra_db < MAX_GAIN_DB:
+            remedies.append(f"radio.gain_db = {_rounded_up(radio.gain_db + extra_db)}")
+    if not remedies:
+        return "no single setting would mend that: shrink the cell or the model"
+    return f"for the median client ({median_m:.0f} m) one of these would do: {', '.join(remedies)}"
+
+
+def _rounded_up(value: float) -> str:
+    """Two significant digits, never below the value."""
+    unit = 10.0 ** (np.floor(np.log10(abs(value))) - 1.0)
+    return f"{np.ceil(value / unit) * unit:g}"

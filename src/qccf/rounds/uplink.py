@@ -1,0 +1,117 @@
+"""From a trained model to bytes and back: what a client sends, and what the server makes of all that arrived."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from qccf.core.contracts import MAX_NUM_BITS, Decision, FloatArray, Statistics
+from qccf.core.streams import key
+from qccf.learning.results import Flat, LocalResult, Report
+from qccf.quantization.costs import raw_payload_bits
+from qccf.quantization.protocol import Codec, Forecast
+
+RAW = 0
+"""Instead of a number of bits: 32-bit floats with no quantizer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A payload with its size on the air, what the client reports beside it, and what its next one would cost.
+
+    Where nothing is quantized, `payload` is the model itself and there is no forecast.
+    """
+
+    payload: bytes | Flat
+    size_bits: float
+    report: Report
+    forecast: Forecast | None
+
+
+def encode(
+    codec: Codec, result: LocalResult, received: Flat, num_bits: int, *, client: int, round_index: int, seed: int
+) -> Upload:
+    """A client's upload, with the bits that it was told. `received` is the global model that it started from."""
+    if num_bits == RAW:
+        return Upload(result.weights, raw_payload_bits(len(received)), result.report, None)
+    vector = coded_vector(codec, result.weights, received)
+    payload = codec.encode(vector, num_bits, key(seed, "quantization", client, round_index))
+    return Upload(payload, float(codec.size_bits(payload)), result.report, codec.forecast(vector))
+
+
+def told_bits(decision: Decision, client: int) -> int:
+    """With how many bits that client is told to quantize; RAW where nothing is quantized."""
+    return RAW if decision.raw else int(decision.num_bits[client])
+
+
+def warm_up(codec: Codec, num_parameters: int) -> None:
+    """Use every part of the codec once, so that nothing is compiled or imported in a round."""
+    zeros = np.zeros(num_parameters, dtype=np.float32)
+    codec.forecast(zeros)
+    codec.accumulate(codec.encode(zeros, 1, 0), 1, 0.0, np.zeros(num_parameters))
+
+
+def coded_vector(codec: Codec, weights: Flat, received: Flat) -> Flat:
+    """What the codec codes: the model, or how far it moved."""
+    return weights - received if codec.relative else weights
+
+
+def aggregate(
+    uploads: Mapping[int, Upload], dataset_sizes: FloatArray, decision: Decision, codec: Codec, previous: Flat
+) -> Flat:
+    """The average of the uploads weighted by data, summed in the order of clients; an empty round keeps the model.
+
+    Paper: Eq. of global aggregation. Deviates: E8.
+    """
+    if not uploads:
+        return previous
+    clients = sorted(uploads)
+    shares = dataset_sizes[clients] / dataset_sizes[clients].sum()
+    total = previous.astype(np.float64) if codec.relative and not decision.raw else np.zeros(len(previous))
+    for client, share in zip(clients, shares, strict=True):
+        payload = uploads[client].payload
+        if isinstance(payload, bytes):
+            codec.accumulate(payload, int(decision.num_bits[client]), float(share), total)
+        else:
+            total += share * payload
+    return total.astype(np.float32)
+
+
+def sizes_bits(uploads: Mapping[int, Upload], num_clients: int) -> FloatArray:
+    """What each upload really takes on the air; NaN for a client that made none."""
+    sizes = np.full(num_clients, np.nan)
+    for client, upload in uploads.items():
+        sizes[client] = upload.size_bits
+    return sizes
+
+
+def unheard(dataset_sizes: FloatArray, codec: Codec) -> Statistics:
+    """Room for the statistics of clients that have not reported yet."""
+    count = len(dataset_sizes)
+    norms_sq, variances, ranges, scales = (np.zeros(count) for _ in range(4))
+    sizes = None if codec.affine else np.zeros((count, MAX_NUM_BITS))
+    return Statistics(dataset_sizes, norms_sq, variances, ranges, scales, sizes)
+
+
+def heard(
+    known: Statistics, reports: Mapping[int, tuple[Report | None, Forecast | None]], *, safety_margin: float
+) -> Statistics:
+    """The statistics with what clients reported; the last known ones stand for the others.
+
+    A forecast may come alone: it goes ahead of its payload, so that a client whose upload proved too large is not told
+    the same bits again and again. Forecast sizes get the margin, and never fall as bits are added.
+    """
+    norms_sq, variances = known.gradient_norms_sq.copy(), known.gradient_variances.copy()
+    ranges = known.weight_ranges.copy()
+    scales = None if known.error_scales is None else known.error_scales.copy()
+    sizes = None if known.upload_bits is None else known.upload_bits.copy()
+    for client, (report, forecast) in reports.items():
+        if report is not None:
+            norms_sq[client] = report.gradient_norm_sq
+            variances[client] = report.gradient_variance
+            ranges[client] = report.weight_range
+        if forecast is not None and scales is not None:
+            scales[client] = forecast.error_scale
+        if forecast is not None and forecast.bits is not None and sizes is not None:
+            sizes[client] = np.maximum.accumulate(forecast.bits) * (1.0 + safety_margin)
+    return Statistics(known.dataset_sizes, norms_sq, variances, ranges, scales, sizes)

@@ -1,0 +1,49 @@
+"""The cell and the clients of one seed: everything that all policies of a comparison have in common."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from qccf.core.contracts import FloatArray, Observation, Statistics
+from qccf.core.streams import stream
+from qccf.rounds.feasibility import require_feasible
+from qccf.settings.loading import Scenario
+from qccf.wireless.cell import Cell, place_clients
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Positions and dataset sizes, fixed for a run; rates are drawn anew each round."""
+
+    scenario: Scenario
+    seed: int
+    cell: Cell
+    dataset_sizes: FloatArray
+
+    def observe(self, round_index: int, statistics: Statistics) -> Observation:
+        """What the server sees at the start of a round."""
+        return Observation(self.cell.round_rates_bps(round_index), statistics)
+
+
+def build_world(scenario: Scenario, seed: int, dataset_sizes: FloatArray | None = None) -> World:
+    """Place the clients and draw their dataset sizes, unless these are known; refuse a world in which nobody can ever
+    upload."""
+    cell = place_clients(
+        scenario.radio_link(),
+        num_clients=scenario.federation.num_clients,
+        radius_m=scenario.cell.radius_m,
+        distance_min_m=scenario.cell.distance_min_m,
+        seed=seed,
+    )
+    sizes = draw_dataset_sizes(scenario, seed) if dataset_sizes is None else dataset_sizes
+    require_feasible(scenario, cell, sizes)
+    return World(scenario, seed, cell, sizes)
+
+
+def draw_dataset_sizes(scenario: Scenario, seed: int) -> FloatArray:
+    """Whole sizes D ~ N(μ, β), cut at the minimum. Paper: Section VI."""
+    data = scenario.data
+    drawn = stream(seed, "dataset-sizes").normal(
+        data.dataset_size_mean, data.dataset_size_std, scenario.federation.num_clients
+    )
+    return np.maximum(np.round(drawn), float(data.dataset_size_min))

@@ -1,0 +1,1 @@
+"""Ways to run rounds: the simulator, the planner and Flower."""

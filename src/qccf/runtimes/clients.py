@@ -1,0 +1,192 @@
+"""The clients of a run: their data, and threads that train them side by side.
+
+Every client is computed by one thread with one model and no parallelism inside its operations, so that the number of
+workers changes nothing but the time it takes.
+"""
+
+import ctypes
+import math
+import os
+import queue
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from qccf.core.contracts import FloatArray
+from qccf.core.errors import ConfigError
+from qccf.core.streams import stream
+from qccf.learning.datasets import Dataset
+from qccf.learning.models import build_model
+from qccf.learning.partition import partition
+from qccf.learning.results import Flat, LocalResult
+from qccf.learning.training import FlatModel, local_update, probe, score
+from qccf.settings.loading import Scenario
+
+T = TypeVar("T")
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
+"""Option numbers of mallopt, from malloc.h."""
+
+EVALUATION_BATCH = 500
+"""Fixed, so that sums do not depend on the number of workers."""
+
+
+class Clients:
+    """Trains, probes and evaluates. Use as a context manager: the threads end with it."""
+
+    def __init__(self, scenario: Scenario, dataset: Dataset, dataset_sizes: FloatArray, seed: int) -> None:
+        self.scenario = scenario
+        self.dataset = dataset
+        self.seed = seed
+        self.shares = partition(
+            dataset.train_labels,
+            dataset.train_writers,
+            dataset_sizes.astype(np.int64),
+            method=scenario.data.partition,
+            dirichlet_alpha=scenario.data.dirichlet_alpha,
+            seed=seed,
+        )
+        self.dataset_sizes = dataset_sizes
+        self._images = torch.from_numpy(dataset.train_images)
+        self._labels = torch.from_numpy(dataset.train_labels)
+        self._test = torch.from_numpy(dataset.test_images), torch.from_numpy(dataset.test_labels)
+        self.device = resolve_device(scenario.execution.device)
+        self.precision = resolve_precision(scenario.execution.precision, self.device)
+        workers = scenario.execution.workers or os.cpu_count() or 1
+        self.workers = 1 if self.device == "cuda" else min(workers, max(1, len(self.shares)))
+        self._models: queue.SimpleQueue[FlatModel] = queue.SimpleQueue()
+        for _ in range(self.workers):
+            self._models.put(self._fresh_model())
+        self._pool = ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,))
+        torch.set_num_threads(1)
+        keep_freed_memory()
+
+    def __enter__(self) -> "Clients":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def initial_weights(self) -> Flat:
+        """θ⁰, drawn from the seed."""
+        return self._fresh_model().read()
+
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The model's parameter tensors, in the order of the flat vector."""
+        return {name: tuple(p.shape) for name, p in self._fresh_model().model.named_parameters()}
+
+    def layer_sizes(self) -> list[int]:
+        """How many values each of them has."""
+        return [math.prod(shape) for shape in self.parameter_shapes().values()]
+
+    def train(
+        self, who: Iterable[int], weights: Flat, round_index: int, then: Callable[[int, LocalResult], T]
+    ) -> dict[int, T]:
+        """The local updates of some clients, and what `then` makes of each result, in the thread that trained it.
+
+        The largest start first, so that no worker waits long at the end.
+        """
+        order = sorted(who, key=lambda client: (-len(self.shares[client]), client))
+        return self._each(local_update, order, weights, ("batches", round_index), then)
+
+    def probe(
+        self, weights: Flat, then: Callable[[int, LocalResult], T], who: Sequence[int] | None = None
+    ) -> dict[int, T]:
+        """The same with everybody's gradients at a standing model. Needed before the first decision."""
+        everybody = range(len(self.shares))
+        return self._each(probe, everybody if who is None else who, weights, ("probe",), then)
+
+    def _each(
+        self,
+        work: Callable[..., LocalResult],
+        order: Sequence[int],
+        weights: Flat,
+        name: tuple[str, *tuple[int, ...]],
+        then: Callable[[int, LocalResult], T],
+    ) -> dict[int, T]:
+        learning = self.scenario.learning
+
+        def one(client: int) -> T:
+            share = self.shares[client]
+            result = self._with_model(
+                lambda model: work(
+                    model,
+                    weights,
+                    self._images[share],
+                    self._labels[share],
+                    local_updates=learning.local_updates,
+                    local_epochs=learning.local_epochs,
+                    learning_rate=learning.learning_rate,
+                    rng=stream(self.seed, name[0], client, *name[1:]),
+                )
+            )
+            return then(client, result)
+
+        return dict(zip(order, self._pool.map(one, order), strict=True))
+
+    def evaluate(self, weights: Flat, samples: int | None = None) -> tuple[float, float]:
+        """Accuracy and loss on all test samples, or on the same random `samples` of them each time."""
+        images, labels = self._test
+        if samples is not None and samples < len(labels):
+            chosen = torch.from_numpy(stream(self.seed, "evaluation").permutation(len(labels))[:samples])
+            images, labels = images[chosen], labels[chosen]
+        starts = range(0, len(labels), EVALUATION_BATCH)
+
+        def one(start: int) -> tuple[int, float]:
+            part = slice(start, start + EVALUATION_BATCH)
+            return self._with_model(lambda model: score(model, weights, images[part], labels[part]))
+
+        scores = list(self._pool.map(one, starts))
+        return sum(right for right, _ in scores) / len(labels), sum(loss for _, loss in scores) / len(labels)
+
+    def _fresh_model(self) -> FlatModel:
+        model = build_model(self.scenario.learning.model, self.seed)
+        flat = FlatModel(model, device=self.device, precision=self.precision)
+        stated = self.scenario.learning.num_parameters
+        if flat.size != stated:
+            raise ConfigError(
+                f"learning.num_parameters = {stated:,}, but learning.model = {self.scenario.learning.model!r} has "
+                f"{flat.size:,}: state what the model has."
+            )
+        return flat
+
+    def _with_model(self, use: Callable[[FlatModel], T]) -> T:
+        model = self._models.get()
+        try:
+            return use(model)
+        finally:
+            self._models.put(model)
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep what one batch frees for the next, in one pool for all threads.
+
+    By default glibc returns large blocks to the system and faults them in again page by page, a fifth of a round's
+    time. Elsewhere than on glibc nothing happens.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        for option, value in ((M_ARENA_MAX, 1), (M_MMAP_THRESHOLD, 2**30), (M_TRIM_THRESHOLD, 2**31 - 1)):
+            mallopt(option, value)
+
+
+def resolve_device(wanted: str) -> str:
+    """The device to compute on; `auto` takes a GPU where there is one."""
+    available = torch.cuda.is_available()
+    if wanted == "cuda" and not available:
+        raise ConfigError('execution.device = "cuda", but no CUDA device is available here: use "cpu" or "auto".')
+    return "cuda" if available and wanted != "cpu" else "cpu"
+
+
+def resolve_precision(wanted: str, device: str) -> str:
+    """bf16 where the hardware multiplies it natively, else fp32; elsewhere bf16 is emulated and slower."""
+    if wanted != "auto":
+        return wanted
+    if device == "cuda":
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
+    native = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+    return "bf16" if native else "fp32"

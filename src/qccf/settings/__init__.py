@@ -1,0 +1,1 @@
+"""Settings: their schema, presets and limits, and one round's problem as JSON."""

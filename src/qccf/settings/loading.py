@@ -1,0 +1,210 @@
+"""Settings from TOML files, presets and `a.b=c` overrides, and back.
+
+What is refused is refused in one sentence with its key, its value and the limit.
+"""
+
+import difflib
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from qccf.core.errors import ConfigError
+from qccf.settings.schema import Scenario
+
+__all__ = [
+    "PRESETS",
+    "Scenario",
+    "load_scenario",
+    "place_setting",
+    "read_settings",
+    "read_toml",
+    "scenario_from_dict",
+    "scenario_to_toml",
+    "settings_digest",
+    "settings_key",
+]
+
+PRESETS = ("femnist", "cifar10", "quick", "paper-table")
+
+
+def load_scenario(source: str | Path = "femnist", overrides: Iterable[str] = ()) -> Scenario:
+    """The scenario of a preset or a TOML file, with `section.key=value` overrides on top.
+
+    A file may begin with `preset = "name"`: it then states only what differs from that preset.
+    """
+    tree = read_settings(source)
+    for override in overrides:
+        _apply(tree, override)
+    return scenario_from_dict(tree)
+
+
+def scenario_from_dict(tree: dict[str, Any]) -> Scenario:
+    """Validate a tree of sections as TOML gives it."""
+    try:
+        return Scenario.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(_sentence(error)) from None
+
+
+def read_settings(source: str | Path) -> dict[str, Any]:
+    """The tree of sections of a preset or a TOML file, not validated yet."""
+    name = str(source)
+    if name in PRESETS:
+        tree = tomllib.loads(
+            resources.files("qccf.settings").joinpath("presets", f"{name}.toml").read_text(encoding="utf-8")
+        )
+    else:
+        tree = read_toml(Path(source), f"neither a preset ({', '.join(PRESETS)}) nor a file")
+    base = tree.pop("preset", None)
+    if base is None:
+        return tree
+    if base not in PRESETS:
+        raise ConfigError(f'preset = "{base}" in {name} is not one of {", ".join(PRESETS)}.')
+    return _merged(read_settings(base), tree)
+
+
+def read_toml(path: Path, absent: str = "not a file") -> dict[str, Any]:
+    """A TOML file as plain values; `absent` says what a path that cannot be read is."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{str(path)!r} is {absent}: {error.strerror or 'it cannot be read'}.") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{str(path)!r} is not a text file: write the settings as TOML in UTF-8.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}.") from None
+
+
+def _merged(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in top.items():
+        old = result.get(key)
+        result[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return result
+
+
+def _apply(tree: dict[str, Any], override: str) -> None:
+    path, equals, text = override.partition("=")
+    keys = path.strip().split(".")
+    if not equals or len(keys) < 2 or not all(keys):
+        raise ConfigError(f"--set {override!r} is not of the form section.key=value, such as radio.bandwidth_hz=2e7.")
+    try:
+        value = tomllib.loads(f"value = {text.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    place_setting(tree, path.strip(), value)
+
+
+def place_setting(tree: dict[str, Any], path: str, value: Any) -> None:
+    """Put a value at `section.key` of a tree."""
+    *sections, last = path.split(".")
+    node = tree
+    for key in sections:
+        child = node.setdefault(key, {})
+        if not isinstance(child, dict):
+            raise ConfigError(f"{path} cannot be set: {key!r} is a value, not a section.")
+        node = child
+    node[last] = value
+
+
+def _sentence(error: ValidationError) -> str:
+    """The first mistake, as one sentence with key, value, limit and remedy."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"] if part not in ("float", "int", "literal['auto']"))
+    limits = first.get("ctx", {})
+    value = first["input"]
+    kind = first["type"]
+    if kind == "extra_forbidden":
+        return f"{key} is not a setting; {_similar(first['loc'])}"
+    if kind == "value_error":
+        return f"{key + ': ' if key else ''}{limits['error']}."
+    bounds = {
+        "greater_than_equal": ("at least", "ge"),
+        "greater_than": ("more than", "gt"),
+        "less_than_equal": ("at most", "le"),
+        "less_than": ("less than", "lt"),
+    }
+    if kind in bounds:
+        words, name = bounds[kind]
+        return f"{key} = {value!r} is out of range: it must be {words} {limits[name]:g}{_unit_hint(key)}."
+    if key == "control.data_budget":
+        return f'{key} = {value!r} is neither "auto" nor a number from 0 to 1e15.'
+    if kind == "literal_error":
+        return f"{key} = {value!r} is not one of {limits['expected']}."
+    wanted = {
+        "float_type": "a number",
+        "finite_number": "a finite number",
+        "int_type": "a whole number",
+        "bool_type": "true or false",
+        "string_type": "a text",
+        "model_type": "a section",
+        "dict_type": "a table",
+    }.get(kind)
+    if wanted:
+        return f"{key} = {value!r} is not {wanted}{_unit_hint(key)}."
+    return f"{key} = {value!r}: {first['msg'][0].lower()}{first['msg'][1:]}."
+
+
+def _unit_hint(key: str) -> str:
+    units = {
+        "_dbm_per_hz": "dBm/Hz", "_hz": "hertz", "_s": "seconds", "_w": "watts", "_db": "decibels", "_m": "metres",
+    }  # fmt: skip
+    for suffix, unit in units.items():
+        if key.endswith(suffix):
+            return f", in {unit}"
+    return ""
+
+
+def _similar(location: tuple[int | str, ...]) -> str:
+    """A hint at the key that was probably meant."""
+    model: Any = Scenario
+    for part in location[:-1]:
+        model = model.model_fields[part].annotation
+    close = difflib.get_close_matches(str(location[-1]), model.model_fields, n=1)
+    if close:
+        return f"did you mean {'.'.join([*map(str, location[:-1]), close[0]])}?"
+    return f"known here: {', '.join(model.model_fields)}."
+
+
+def settings_key(scenario: Scenario, policy: str, seed: int) -> str:
+    """A name for a run's settings; how it is executed, apart from the precision, is not part of them."""
+    return settings_digest(scenario, policy, seed).hexdigest()
+
+
+def settings_digest(scenario: Scenario, policy: str, seed: int) -> "hashlib._Hash":
+    """The same, to which more can be added."""
+    tree = scenario.model_dump()
+    tree["execution"] = {"precision": tree["execution"]["precision"], "device": tree["execution"]["device"]}
+    tree["federation"]["seed"] = seed
+    tree["policy"]["name"] = policy
+    return hashlib.sha256(json.dumps(tree, sort_keys=True).encode())
+
+
+def scenario_to_toml(scenario: Scenario, *, policy: str, seed: int) -> str:
+    """The resolved scenario as a file that `load_scenario` reads back, with the policy and the seed that ran."""
+    tree = scenario.model_dump()
+    tree["policy"]["name"] = policy
+    tree["federation"]["seed"] = seed
+    return "\n".join(_toml_section(name, section) for name, section in tree.items())
+
+
+def _toml_section(name: str, section: dict[str, Any]) -> str:
+    values = [f"{key} = {_toml_value(value)}" for key, value in section.items() if not isinstance(value, dict)]
+    nested = [_toml_section(f"{name}.{key}", value) for key, value in section.items() if isinstance(value, dict)]
+    return "\n".join([f"[{name}]", *values, "", *nested])
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    return repr(value)

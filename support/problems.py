@@ -1,0 +1,97 @@
+"""Random and typical rounds for tests and benchmarks."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from qccf.control.problem import RoundProblem
+from qccf.core.contracts import MAX_NUM_BITS, Constants, Observation, Statistics
+from qccf.rounds.world import build_world
+from qccf.settings.loading import load_scenario
+
+CONSTANTS = Constants(
+    num_parameters=246_590,
+    deadline_s=0.02,
+    cycles_per_sample=1000.0,
+    energy_coefficient=1e-26,
+    transmit_power_w=0.2,
+    frequency_min_hz=2e8,
+    frequency_max_hz=1e9,
+    local_updates=6,
+    local_epochs=2,
+    learning_rate=0.1,
+    smoothness=0.015,
+    energy_weight=100.0,
+    data_budget=0.0,
+    quantization_budget=0.03,
+)
+
+
+def random_problem(
+    rng: np.random.Generator, num_clients: int | None = None, num_channels: int | None = None, below: float = 0.15
+) -> RoundProblem:
+    """A round drawn wide: feasible and half-feasible links, few and many channels, queues above and below budget."""
+    clients = int(rng.integers(2, 11)) if num_clients is None else num_clients
+    channels = int(rng.integers(1, 13)) if num_channels is None else num_channels
+    typical_bps = 10 ** rng.uniform(7.3, 8.4)
+    rates = typical_bps * rng.lognormal(0.0, 0.5, (clients, 1)) * rng.lognormal(0.0, 0.2, (clients, channels))
+    statistics = Statistics(
+        dataset_sizes=np.maximum(50.0, rng.normal(1200, rng.choice([50, 150, 300, 500]), clients)).round(),
+        gradient_norms_sq=rng.lognormal(0.0, 0.7, clients) * 10 ** rng.uniform(-1, 1),
+        gradient_variances=rng.lognormal(0.0, 0.7, clients) * 10 ** rng.uniform(-1, 1),
+        weight_ranges=rng.uniform(0.1, 1.0, clients),
+    )
+    budget = float(rng.choice([0.0, 5.0]))
+    constants = replace(
+        CONSTANTS,
+        smoothness=float(rng.choice([0.015, 0.1, 0.5, 1.0])),
+        energy_weight=float(10 ** rng.uniform(0, 3)),
+        data_budget=budget,
+    )
+    signs = rng.choice([-1.0, 1.0], size=2, p=[below, 1.0 - below])
+    return RoundProblem(
+        Observation(rates, statistics),
+        constants,
+        participation_queue=budget + float(signs[0] * 10 ** rng.uniform(-2, 1.5)),
+        quantization_queue=constants.quantization_budget + float(signs[1] * 10 ** rng.uniform(-2, 2)),
+    )
+
+
+def coded_problem(problem: RoundProblem, rng: np.random.Generator, *, listed: bool) -> RoundProblem:
+    """The same round with a codec of its own: other affine sizes, or sizes that are listed and grow unevenly."""
+    s, c = problem.observation.statistics, problem.constants
+    scales = 0.25 * c.num_parameters * np.square(s.weight_ranges) * 10 ** rng.uniform(-3, 0.5, s.num_clients)
+    s = replace(s, error_scales=scales)
+    if listed:
+        steps = c.num_parameters * rng.lognormal(-1.0, 1.0, (s.num_clients, MAX_NUM_BITS))
+        s = replace(s, upload_bits=np.cumsum(steps, axis=1))
+    else:
+        a, b = c.num_parameters * rng.uniform(0.3, 1.5), c.num_parameters * rng.uniform(0.0, 2.0)
+        c = replace(c, bits_per_index=float(a), overhead_bits=float(b))
+    return replace(problem, observation=replace(problem.observation, statistics=s), constants=c)
+
+
+def typical_problem(num_clients: int, num_channels: int, seed: int = 0, size_std: float = 300.0) -> RoundProblem:
+    """A round of the `femnist` preset, scaled: λ1 high enough that every channel is worth using."""
+    scenario = load_scenario(
+        "femnist",
+        [
+            f"federation.num_clients={num_clients}",
+            f"radio.num_channels={num_channels}",
+            f"data.dataset_size_std={size_std}",
+        ],
+    )
+    world = build_world(scenario, seed)
+    rng = np.random.default_rng(seed)
+    statistics = Statistics(
+        dataset_sizes=world.dataset_sizes,
+        gradient_norms_sq=rng.lognormal(0.0, 0.3, num_clients),
+        gradient_variances=rng.lognormal(0.0, 0.3, num_clients),
+        weight_ranges=rng.uniform(0.2, 0.6, num_clients),
+    )
+    return RoundProblem(
+        world.observe(0, statistics),
+        scenario.constants(),
+        participation_queue=float(num_clients),
+        quantization_queue=0.53,
+    )

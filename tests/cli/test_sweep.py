@@ -1,0 +1,369 @@
+"""`qccf sweep`: what a file may say, what its runs leave, and that nothing is lost."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from qccf.cli.main import main
+from qccf.core.errors import QccfError
+from qccf.jobs.archive import pack, unpack
+from qccf.jobs.grid import load_grid
+from qccf.jobs.planning import PlanJob
+from qccf.learning.datasets import DATASETS
+from qccf.rounds.world import build_world
+from qccf.runtimes.planner import StatisticsModel, plan_run
+from qccf.settings.loading import load_scenario
+from tests.cli.test_run import TinySource
+from tests.helpers.batch_jobs import interrupt_third_run
+from tests.helpers.tiny import SETTINGS
+
+PLAN = """
+scenario = "quick"
+kind = "plan"
+[settings]
+federation.rounds = 2
+[grid]
+policy = ["qccf", "principle"]
+"control.energy_weight" = [10, 100]
+seed = [3, 4]
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "grid.toml"
+    path.write_text(PLAN)
+    return path
+
+
+def test_the_grid_is_every_combination_in_order(file: Path) -> None:
+    grid = load_grid(file)
+    found = [(s.policy.name, s.control.energy_weight, s.federation.seed) for s in grid.scenarios]
+    assert found == [(p, v, s) for p in ("qccf", "principle") for v in (10.0, 100.0) for s in (3, 4)]
+    assert {(s.federation.rounds, s.codec.name, s.data.dataset_size_mean) for s in grid.scenarios} == {
+        (2, "model", 200)
+    }
+    assert grid.kind == "plan"
+
+
+def test_settings_may_change_together_and_a_scenario_may_be_a_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('preset = "quick"\n[radio]\ngain_db = 3.0\n')
+    file = tmp_path / "grid.toml"
+    file.write_text(
+        'scenario = "mine.toml"\n[settings.federation]\nrounds = 5\n'
+        "[grid]\nsize = [{federation.num_clients = 4, radio.num_channels = 2}, {policy = 'principle'}]\n"
+        "'codec.options.block_size' = [64, 128]\ncodec = ['block']\n"
+    )
+    grid = load_grid(file)
+    assert grid.kind == "train"
+    found = [(s.federation.num_clients, s.radio.num_channels, s.policy.name) for s in grid.scenarios]
+    assert found == [(4, 2, "qccf")] * 2 + [(10, 10, "principle")] * 2
+    assert [s.codec.options["block_size"] for s in grid.scenarios] == [64, 128, 64, 128]
+    assert {(s.radio.gain_db, s.federation.rounds, s.codec.name) for s in grid.scenarios} == {(3.0, 5, "block")}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("seed = [3, 4]", "seed = []", "seed = [] in [grid] is not a list with values"),
+        ("seed = [3, 4]", "seed = 3", "seed = 3 in [grid] is not a list with values"),
+        ("seed = [3, 4]", "seed = [3, 3]", "makes the same run twice (policy qccf, seed 3)"),
+        ("seed = [3, 4]", "execution.workers = [1, 2]", "makes the same run twice"),
+        ("seed = [3, 4]", "seed = [3, -4]", "federation.seed = -4 is out of range: it must be at least 0"),
+        ("seed = [3, 4]", "bandwidth = [3]", "'bandwidth' is not a setting: write section.key"),
+        ("energy_weight", "energy_wieght", "did you mean control.energy_weight?"),
+        ("[10, 100]", '[10, "much"]', "control.energy_weight = 'much' is not a number"),
+        ('"qccf", ', '"best", ', "policy 'best' is not one of"),
+        ("seed = [3, 4]", 'codec = ["update"]', "codec = 'update' needs training"),
+        ("seed = [3, 4]", "radio.bandwidth_hz = [1e7, 1e3]", "no client can ever upload"),
+        ("rounds = 2", "rounds.few = 2", "federation.rounds.few cannot be set: 'rounds' is a value, not a section"),
+        ('kind = "plan"', 'kind = "guess"', "kind = 'guess' is not one of train, plan, measure"),
+        ('kind = "plan"', "kinds = 1", "'kinds' is not a key of a sweep"),
+        ('"quick"', '"quickest"', "'quickest' is neither a preset"),
+        ('"quick"', "3", "scenario = 3 is not a text"),
+        ("seed = [3, 4]", f"seed = {list(range(30_000))}", "makes 120,000 runs, more than 100,000"),
+        ("federation.rounds = 2", 'statistics = {model = "trace", trace = "no.csv"}', "'no.csv' cannot be read"),
+        ('"plan"', '"train"\n#', "dataset 'nowhere' is unknown"),
+        ("[grid]", "[grid", "is not valid TOML"),
+    ],
+)
+def test_mistakes_get_a_sentence_before_anything_runs(file: Path, capsys, old: str, new: str, sentence: str) -> None:
+    text = PLAN.replace("federation.rounds = 2", 'federation.rounds = 2\ndata.dataset = "nowhere"')
+    assert old in text
+    file.write_text((text if "train" in new else PLAN).replace(old, new, 1))
+    assert main(["sweep", str(file), "--out", str(file.parent / "out")]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+    assert not (file.parent / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--jobs", "0"], "--jobs 0 is out of range"),
+        (["--address", "auto"], "--address auto is a Ray cluster's: add --engine ray"),
+        (["--engine", "ray", "--address", "127.0.0.1:1"], "nothing answers at --address 127.0.0.1:1"),
+        (["--engine", "ray", "--address", "ray://127.0.0.1:1"], "nothing answers at --address ray://127.0.0.1:1"),
+        (["--engine", "ray", "--address", "127.0.0.1:x"], "nothing answers at --address 127.0.0.1:x"),
+    ],
+)
+def test_an_engine_that_cannot_be_gets_a_sentence(file: Path, capsys, arguments: list[str], sentence: str) -> None:
+    assert main(["sweep", str(file), "--out", str(file.parent / "out"), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+
+
+def test_without_ray_a_sentence_says_how_to_get_it(file: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert main(["sweep", str(file), "--out", str(file.parent / "out"), "--engine", "ray"]) == 2
+    assert capsys.readouterr().err == "qccf: --engine ray needs ray: pip install 'qccf[ray]'.\n"
+
+
+def test_the_tables_say_what_the_runs_did(file: Path, capsys) -> None:
+    out = file.parent / "out"
+    assert main(["sweep", str(file), "--out", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert "8 runs in" in shown
+    assert "8 done, 0 running, 0 left" in shown
+    results = pd.read_parquet(out / "results.parquet")
+    assert list(results.columns[:5]) == ["run", "kind", "policy", "codec", "seed"]
+    assert results["run"].is_unique
+    assert {path.name for path in (out / "runs").iterdir()} == set(results["run"])
+    row = results[(results["policy"] == "principle") & (results["control.energy_weight"] == 100) & (results.seed == 4)]
+    scenario = load_scenario("quick", ["federation.rounds=2", "control.energy_weight=100.0", "codec.name=model"])
+    run = plan_run(build_world(scenario, 4), "principle", StatisticsModel(scenario))
+    assert row["energy_j"].item() == run.energy_j.sum()
+    assert row["compute_energy_j"].item() == run.compute_energy_j.sum()
+    assert row["participation"].item() == run.participated.mean()
+    assert row["missed"].item() == run.missed.sum() / run.participated.sum()
+    assert row["mean_bits"].item() == run.num_bits[run.participated].mean()
+    assert row["mean_latency_s"].item() == run.latency_s.max(axis=1).mean()
+    assert row["control.data_budget"].item() == "auto"
+    assert row["data.dataset_size_mean"].item() == 200
+    assert "decision_s" not in results
+    rounds = pd.read_parquet(out / "rounds.parquet")
+    assert len(rounds) == 8 * 2
+    mine = rounds[rounds["run"] == row["run"].item()]
+    assert list(mine["round"]) == [0, 1]
+    np.testing.assert_array_equal(mine["energy_j"], run.energy_j.sum(axis=1))
+    np.testing.assert_array_equal(mine["cumulative_energy_j"], run.energy_j.sum(axis=1).cumsum())
+    np.testing.assert_array_equal(mine["participants"], run.participated.sum(axis=1))
+    assert set(mine["policy"]) == {"principle"}
+    assert (out / "sweep.toml").read_text() == PLAN
+
+
+def test_a_second_call_runs_only_what_is_missing(file: Path, capsys, monkeypatch) -> None:
+    out = file.parent / "out"
+    ran: list[str] = []
+    run = PlanJob.run
+    monkeypatch.setattr(PlanJob, "run", lambda job, *rest: (ran.append(job.folder.name), run(job, *rest))[1])
+    assert main(["sweep", str(file), "--out", str(out)]) == 0
+    assert len(set(ran)) == len(ran) == 8
+    before = pd.read_parquet(out / "results.parquet")
+    (out / "runs" / ran[5] / "summary.json").unlink()
+    assert main(["sweep", str(file), "--out", str(out)]) == 0
+    assert ran[8:] == [ran[5]]
+    assert "8 runs in" in capsys.readouterr().out
+    pd.testing.assert_frame_equal(pd.read_parquet(out / "results.parquet"), before)
+    file.write_text(PLAN.replace("seed = [3, 4]", "seed = [4, 5]"))
+    assert main(["sweep", str(file), "--out", str(out)]) == 0
+    assert len(ran) == 9 + 4
+    results = pd.read_parquet(out / "results.parquet")
+    assert len(results) == 8, "the table is of the file as it is now"
+    assert set(results["seed"]) == {4, 5}
+
+
+def test_what_breaks_is_tried_again_and_then_named(file: Path, capsys, monkeypatch) -> None:
+    out = file.parent / "out"
+    tries: dict[str, int] = {}
+    run = PlanJob.run
+
+    def breaks(job, *rest):
+        tries[job.label] = tries.get(job.label, 0) + 1
+        weight, seed = job.scenario.control.energy_weight, job.scenario.federation.seed
+        if weight == 10 and seed == 3 and (job.scenario.policy.name == "qccf" or tries[job.label] < 3):
+            raise MemoryError("no more")
+        run(job, *rest)
+
+    monkeypatch.setattr(PlanJob, "run", breaks)
+    assert main(["sweep", str(file), "--out", str(out)]) == 1
+    shown = capsys.readouterr().out
+    assert "V 10, seed 3 is tried again: MemoryError: no more" in shown
+    assert "qccf, 10 clients, 10 channels, β 50, V 10, seed 3 failed: MemoryError: no more" in shown
+    assert "1 failed; the same command tries them again." in shown
+    assert sorted(tries.values()) == [1] * 6 + [3, 3]
+    results = pd.read_parquet(out / "results.parquet")
+    assert len(results) == 7
+    assert not ((results["policy"] == "qccf") & (results["control.energy_weight"] == 10) & (results.seed == 3)).any()
+    monkeypatch.setattr(PlanJob, "run", run)
+    assert main(["sweep", str(file), "--out", str(out)]) == 0
+    assert len(pd.read_parquet(out / "results.parquet")) == 8
+
+
+def test_an_interrupt_keeps_what_there_is(file: Path, capsys, monkeypatch) -> None:
+    out = file.parent / "out"
+    calls = interrupt_third_run(PlanJob, monkeypatch)
+    assert main(["sweep", str(file), "--out", str(out)]) == 130
+    assert "Stopped: 2 done, 0 running, 6 left" in capsys.readouterr().out
+    assert len(pd.read_parquet(out / "results.parquet")) == 2
+    assert main(["sweep", str(file), "--out", str(out)]) == 0
+    assert "8 runs in" in capsys.readouterr().out
+    assert len(calls) == 9
+    assert len(pd.read_parquet(out / "results.parquet")) == 8
+
+
+def test_what_there_is_survives_the_loss_of_a_cluster(file: Path, capsys, monkeypatch) -> None:
+    class Dying:
+        def run(self, desk) -> None:
+            for _ in range(3):
+                index, job = desk.take()
+                job.run(job.folder, lambda _: None)
+                desk.end(index, None)
+            raise QccfError("the cluster is gone.")
+
+    monkeypatch.setattr("qccf.cli.sweep.build_engine", lambda *_, **__: Dying())
+    assert main(["sweep", str(file), "--out", str(file.parent / "out")]) == 2
+    assert "the cluster is gone." in capsys.readouterr().err
+    assert len(pd.read_parquet(file.parent / "out" / "results.parquet")) == 3
+
+
+def test_trained_runs_are_in_the_table_too(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(DATASETS, "tiny", TinySource())
+    monkeypatch.setenv("QCCF_DATA", str(tmp_path / "data"))
+    settings = "\n".join(
+        f'{key} = "{value}"' if not value[0].isdigit() else f"{key} = {value}"
+        for key, value in (setting.split("=") for setting in SETTINGS if not setting.startswith("codec"))
+    )
+    file = tmp_path / "grid.toml"
+    file.write_text(f'[settings]\n{settings}\ndata.dataset = "tiny"\n[grid]\ncodec = ["model", "update"]\nseed = [1]\n')
+    out = tmp_path / "out"
+    assert main(["sweep", str(file), "--out", str(out)]) == 0
+    results = pd.read_parquet(out / "results.parquet")
+    assert list(results["codec"]) == ["model", "update"]
+    for _, row in results.iterrows():
+        summary = json.loads((out / "runs" / row["run"] / "summary.json").read_text())
+        assert summary["codec"] == row["codec"]
+        assert summary["test_accuracy"] == row["test_accuracy"]
+        assert summary["energy_j"] == row["energy_j"]
+    rounds = pd.read_parquet(out / "rounds.parquet")
+    assert len(rounds) == 2 * 8
+    assert rounds["test_accuracy"].notna().any()
+    assert main(["report", str(out)]) == 0
+
+
+MEASURE = """
+scenario = "quick"
+kind = "measure"
+[settings]
+federation.rounds = 2
+[grid]
+size = [
+    {federation.num_clients = 10, radio.num_channels = 1},
+    {federation.num_clients = 3000, radio.num_channels = 30},
+    {federation.num_clients = 20, radio.num_channels = 1},
+]
+"""
+
+
+def test_time_and_memory_are_of_each_run_alone(tmp_path: Path, capsys) -> None:
+    file = tmp_path / "growth.toml"
+    file.write_text(MEASURE)
+    assert main(["sweep", str(file), "--jobs", "2"]) == 2
+    assert "one at a time" in capsys.readouterr().err
+    assert main(["sweep", str(file), "--out", str(tmp_path / "out")]) == 0
+    results = pd.read_parquet(tmp_path / "out" / "results.parquet").set_index("federation.num_clients")
+    added = (results["peak_memory_bytes"] - results["start_memory_bytes"]) / 2**20
+    assert added[3000] > 3000 * 30 * 8 * 2 / 2**20
+    assert added[20] < added[10] + 5, "a large run before it leaves no trace in a small one's"
+    assert (results["start_memory_bytes"] > 10 * 2**20).all()
+    assert results["start_memory_bytes"].max() < results["start_memory_bytes"].min() + 20 * 2**20
+    assert (results["decision_s"] > 0).all()
+    assert (results["decision_s"] <= results["decision_max_s"]).all()
+    assert results["decision_s"][3000] > results["decision_s"][10]
+    rounds = pd.read_parquet(tmp_path / "out" / "rounds.parquet")
+    assert rounds.groupby("run")["decision_s"].max().max() == results["decision_max_s"].max()
+
+
+def test_the_growth_is_drawn_from_the_table(tmp_path: Path) -> None:
+    from benchmarks.growth import draw, grown
+
+    sizes = [10, 100, 1000]
+    results = pd.DataFrame(
+        [
+            {
+                "policy": "qccf",
+                "federation.num_clients": size,
+                "radio.num_channels": size // 10,
+                "decision_s": size * factor,
+                "start_memory_bytes": 2**20,
+                "peak_memory_bytes": (size + 1) * 2**20,
+            }
+            for size in sizes
+            for factor in (1.0, 2.0, 6.0)
+        ]
+    )
+    table = grown(results)
+    assert list(table["federation.num_clients"]) == sizes
+    assert list(table["seconds_median"]) == [20, 200, 2000]
+    assert list(table["seconds_min"]) == sizes
+    assert list(table["seconds_max"]) == [60, 600, 6000]
+    assert list(table["added_mib_median"]) == sizes
+    assert list(table["peak_mib_max"]) == [size + 1 for size in sizes]
+    assert set(table["start_mib_median"]) == {1.0}
+    assert set(table["cells"]) == {3}
+    draw(table, tmp_path / "growth.png")
+    assert (tmp_path / "growth.png").stat().st_size > 10_000
+
+
+def test_a_parcel_is_the_folder_and_damage_is_noticed(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / "a.bin").write_bytes(bytes(range(256)) * 40)
+    (folder / "b.txt").write_text("b")
+    parcel = pack(folder)
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "old.txt").write_text("old")
+    unpack(parcel, there)
+    files = {path.relative_to(there).as_posix(): path.read_bytes() for path in there.rglob("*") if path.is_file()}
+    assert files == {"deep/a.bin": bytes(range(256)) * 40, "b.txt": b"b"}
+    damaged = bytearray(parcel)
+    damaged[2000] ^= 1
+    for broken in (bytes(damaged), parcel[:-30]):
+        with pytest.raises(zipfile.BadZipFile):
+            unpack(broken, there)
+    assert sorted(path.name for path in there.iterdir()) == ["b.txt", "deep"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "there"]
+    outside = io.BytesIO()
+    with zipfile.ZipFile(outside, "w") as content:
+        content.writestr("../outside.txt", "x")
+    unpack(outside.getvalue(), there)
+    assert not (tmp_path / "outside.txt").exists()
+
+
+def test_a_key_press_ends_the_processes_too(file: Path) -> None:
+    file.write_text(PLAN.replace("rounds = 2", "rounds = 3000"))
+    out = file.parent / "out"
+    command = [sys.executable, "-m", "qccf", "sweep", str(file), "--jobs", "2", "--out", str(out)]
+    running = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ, start_new_session=True
+    )
+    assert "8 runs in" in running.stdout.readline()
+    time.sleep(2.0)
+    os.killpg(running.pid, signal.SIGINT)
+    shown, _ = running.communicate(timeout=120)
+    assert running.returncode == 130, shown
+    assert "Traceback" not in shown
+    assert "Stopped: 0 done, 0 running, 8 left" in shown

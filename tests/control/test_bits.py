@@ -1,0 +1,169 @@
+"""Bits and frequency of one pair: brute force, scipy, and the KKT conditions case by case."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+from qccf.control.bits_closed_form import (
+    ClosedFormPairs,
+    Prices,
+    marginal_gain,
+    marginal_gain_slope,
+    relaxed_optimum,
+    terms,
+    unconstrained_bits,
+)
+from qccf.control.bits_exact import ExactPairs
+from qccf.control.problem import RoundProblem
+from support.problems import coded_problem, random_problem
+from tests.helpers import brute
+
+
+def all_pairs(problem: RoundProblem) -> tuple[np.ndarray, np.ndarray]:
+    rows, columns = np.indices(problem.rates_bps.shape)
+    return rows.ravel(), columns.ravel()
+
+
+def some_total(problem: RoundProblem, rng: np.random.Generator) -> float:
+    """An S that a round with the largest client in it could have."""
+    taken = int(rng.integers(1, len(problem.dataset_sizes) + 1))
+    return float(max(problem.dataset_sizes[:taken].sum(), problem.dataset_sizes.max()))
+
+
+@pytest.mark.parametrize("codec", ["the paper's", "affine", "listed"])
+def test_exact_is_brute_force(codec: str) -> None:
+    rng = np.random.default_rng(21)
+    for _ in range(15):
+        problem = random_problem(rng, below=0.3)
+        if codec != "the paper's":
+            problem = coded_problem(problem, rng, listed=codec == "listed")
+        total = some_total(problem, rng)
+        pairs = ExactPairs(problem)
+        rows, columns = all_pairs(problem)
+        bits, costs = pairs.bits(total, rows, columns), pairs.costs(total)
+        shared = problem.presence_costs + problem.spread_costs / total
+        for i, c, q in zip(rows, columns, bits, strict=True):
+            best_q, best_value = brute.best_bits(problem, i, c, total)
+            assert q == best_q
+            assert costs[i, c] - shared[i] == pytest.approx(best_value, rel=1e-9) or best_q == 0
+            assert np.isinf(costs[i, c]) == (best_q == 0)
+        np.testing.assert_allclose(pairs.chosen_costs(total, rows, columns), costs.ravel(), rtol=1e-12)
+
+
+def test_closed_form_is_the_exact_optimum_on_100_000_pairs() -> None:
+    rng = np.random.default_rng(22)
+    seen = np.zeros(6, dtype=int)
+    compared = 0
+    while compared < 100_000:
+        problem = random_problem(rng, num_clients=20, num_channels=20)
+        if compared % 800 == 0:  # every other round with another codec
+            problem = coded_problem(problem, rng, listed=False)
+        total = some_total(problem, rng)
+        rows, columns = all_pairs(problem)
+        exact, closed = ExactPairs(problem), ClosedFormPairs(problem)
+        np.testing.assert_array_equal(closed.bits(total, rows, columns), exact.bits(total, rows, columns))
+        np.testing.assert_allclose(closed.costs(total), exact.costs(total), rtol=1e-9)
+        seen += np.bincount(relaxed_optimum(problem, total, rows, columns, case_five="iterated").case, minlength=6)
+        compared += len(rows)
+    assert (seen > 500).all(), f"every case and the infeasible one must occur: {seen}"
+
+
+def test_relaxed_optimum_is_scipys() -> None:
+    """Minimise J3(q, S(q)) over real q with a bounded scalar search that knows none of the cases."""
+    rng = np.random.default_rng(23)
+    checked = 0
+    for _ in range(12):
+        problem = random_problem(rng, num_clients=6, num_channels=6, below=0.0)
+        total = some_total(problem, rng)
+        rows, columns = all_pairs(problem)
+        relaxed = relaxed_optimum(problem, total, rows, columns, case_five="iterated")
+        t = terms(problem, total, rows, columns)
+        top = (t.slack_bits - t.cycle_bits / problem.constants.frequency_max_hz) / problem.slope_bits
+        for k in np.flatnonzero(relaxed.case > 0):
+            i, c = rows[k : k + 1], columns[k : k + 1]
+
+            def value(q: float, i=i, c=c, total=total, problem=problem) -> float:
+                error = problem.error_costs[i] / total / (2.0**q - 1.0) ** 2
+                return float((error + problem.energy_costs(q, i, c))[0])
+
+            if top[k] <= 1.0 + 1e-6:
+                continue
+            found = minimize_scalar(
+                value, bounds=(1.0, top[k] * (1 - 1e-12)), method="bounded", options={"xatol": 1e-10}
+            )
+            assert value(min(relaxed.num_bits[k], top[k] * (1 - 1e-12))) <= found.fun * (1 + 1e-7)
+            checked += 1
+    assert checked > 200
+
+
+@pytest.mark.parametrize("case", [1, 2, 3, 4, 5])
+def test_kkt_conditions(case: int) -> None:
+    """Feasibility, dual sign, complementarity and stationarity, each by itself. Paper: the KKT conditions of P3.2''."""
+    rng = np.random.default_rng(24)
+    tested = 0
+    while tested < 200:
+        problem = random_problem(rng, num_clients=10, num_channels=10, below=0.0)
+        total = some_total(problem, rng)
+        rows, columns = all_pairs(problem)
+        relaxed = relaxed_optimum(problem, total, rows, columns, case_five="iterated")
+        mine = relaxed.case == case
+        if not mine.any():
+            continue
+        c, prices = problem.constants, Prices.of(problem)
+        t = terms(problem, total, rows[mine], columns[mine])
+        q, f = relaxed.num_bits[mine], relaxed.frequencies_hz[mine]
+        slack = (t.slack_bits - problem.slope_bits * q - t.cycle_bits / f) / t.slack_bits
+
+        assert (slack >= -1e-9).all()
+        assert (q >= 1.0).all()
+        assert (f >= c.frequency_min_hz).all()
+        assert (f <= c.frequency_max_hz * (1 + 1e-9)).all()
+
+        # Multipliers from stationarity in f: 2Vα·f³ = κ1 where f is inner; κ2, κ3 take up the rest at the bounds.
+        gain = marginal_gain(q, t.gain)
+        kappa_1 = np.where(slack > 1e-9, 0.0, prices.of_speed(f)) if case in (1, 5) else gain - prices.upload
+        kappa_1 = np.zeros_like(q) if case == 2 else kappa_1
+        kappa_4 = prices.upload + kappa_1 - gain if case == 1 else np.zeros_like(q)
+        scale = prices.upload + prices.of_speed(f)
+        assert (kappa_1 >= -1e-9 * scale).all()
+        assert (kappa_4 >= -1e-9 * scale).all()
+        assert (np.abs(kappa_1 * slack) <= 1e-6 * scale).all()
+        assert (np.abs(prices.upload + kappa_1 - kappa_4 - gain) <= 1e-6 * np.maximum(scale, gain)).all()
+        excess = prices.of_speed(f) - kappa_1
+        if case == 3:
+            assert (excess <= 1e-9 * scale).all(), "κ3 must not be negative"
+        elif case in (2, 4):
+            assert (excess >= -1e-9 * scale).all(), "κ2 must not be negative"
+        tested += int(mine.sum())
+
+
+def test_unconstrained_bits_solve_the_cubic_on_both_sides_of_27_over_4() -> None:
+    a4 = np.geomspace(2.01, 1e12, 4000)
+    x = 2.0 ** unconstrained_bits(a4, 1.0) - 1.0
+    np.testing.assert_allclose(x**3, a4 * (x + 1.0), rtol=1e-9)
+    assert (a4 < 27 / 4).any()
+
+
+def test_marginal_gain_slope_is_the_derivative() -> None:
+    q = np.linspace(1.1, 14.0, 60)
+    step = 1e-6
+    numeric = (marginal_gain(q + step, 3.0) - marginal_gain(q - step, 3.0)) / (2 * step)
+    np.testing.assert_allclose(marginal_gain_slope(q, 3.0), numeric, rtol=1e-6)
+
+
+def test_taylor_step_from_the_optimum_stays_there() -> None:
+    rng = np.random.default_rng(25)
+    moved = 0
+    for _ in range(20):
+        problem = random_problem(rng, num_clients=10, num_channels=10, below=0.0)
+        total = some_total(problem, rng)
+        rows, columns = all_pairs(problem)
+        iterated = relaxed_optimum(problem, total, rows, columns, case_five="iterated")
+        fifth = iterated.case == 5
+        step = relaxed_optimum(problem, total, rows, columns, case_five="taylor", last_bits=iterated.num_bits)
+        np.testing.assert_allclose(step.num_bits[fifth], iterated.num_bits[fifth], rtol=1e-6)
+        near = relaxed_optimum(problem, total, rows, columns, case_five="taylor", last_bits=iterated.num_bits * 1.02)
+        error = np.abs(near.num_bits - iterated.num_bits)[fifth]
+        assert (error <= 0.02 * iterated.num_bits[fifth]).all(), "a step must not move away"
+        moved += int(fifth.sum())
+    assert moved > 100

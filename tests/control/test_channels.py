@@ -1,0 +1,292 @@
+"""Participants and channels: every solver against brute force and against each other."""
+
+import numpy as np
+import pytest
+
+from qccf.control.bits_exact import ExactPairs
+from qccf.control.channels_assignment import _certify, _Relaxation, _Search, _tangent, solve_assignment
+from qccf.control.channels_exhaustive import solve_exhaustive
+from qccf.control.channels_genetic import _cross, _fitness, _repair
+from qccf.control.matching import match_everyone
+from qccf.control.problem import RoundProblem, objective
+from qccf.control.solve import solve_round
+from qccf.core.errors import ConfigError, SolverError
+from support.problems import coded_problem, random_problem, typical_problem
+from tests.helpers import brute
+
+
+def relative(problem: RoundProblem, difference: float, value: float) -> float:
+    return difference / max(abs(value), abs(problem.empty_objective - value), 1e-12)
+
+
+def test_exhaustive_is_the_brute_force_optimum() -> None:
+    rng = np.random.default_rng(11)
+    for _ in range(25):
+        problem = random_problem(
+            rng, num_clients=int(rng.integers(1, 4)), num_channels=int(rng.integers(1, 4)), below=0.3
+        )
+        found = objective(problem, solve_exhaustive(problem, ExactPairs(problem)))
+        true = brute.optimum(problem, most_bits=9)
+        assert relative(problem, found - true, true) <= 1e-9
+
+
+def test_listed_sizes_are_solved_exactly() -> None:
+    rng = np.random.default_rng(15)
+    for _ in range(15):
+        problem = random_problem(rng, num_clients=int(rng.integers(1, 4)), num_channels=int(rng.integers(1, 4)))
+        problem = coded_problem(problem, rng, listed=True)
+        found = objective(problem, solve_exhaustive(problem, ExactPairs(problem)))
+        true = brute.optimum(problem, most_bits=9)
+        assert relative(problem, found - true, true) <= 1e-9
+    for _ in range(150):
+        problem = coded_problem(random_problem(rng), rng, listed=True)
+        pairs = ExactPairs(problem)
+        allocation, bound = solve_assignment(problem, pairs)
+        best = objective(problem, solve_exhaustive(problem, pairs))
+        assert relative(problem, objective(problem, allocation) - best, best) <= 1e-9
+        assert relative(problem, bound - best, best) <= 1e-9
+
+
+def test_closed_forms_refuse_listed_sizes() -> None:
+    rng = np.random.default_rng(16)
+    problem = coded_problem(random_problem(rng), rng, listed=True)
+    with pytest.raises(ConfigError, match="needs a codec whose bits are affine"):
+        solve_round(problem, inner="closed-form")
+
+
+def test_objective_is_the_papers_formula() -> None:
+    rng = np.random.default_rng(12)
+    for _ in range(50):
+        problem = random_problem(rng)
+        decision = solve_round(problem)
+        by_hand = brute.objective(problem, decision.channels.tolist(), decision.num_bits.tolist())
+        assert decision.certificate is not None
+        assert decision.certificate.objective == pytest.approx(by_hand, rel=1e-12)
+        assert objective(problem, _as_allocation(decision)) == decision.certificate.objective
+
+
+def _as_allocation(decision):
+    from qccf.control.problem import Allocation
+
+    return Allocation(decision.channels, decision.num_bits)
+
+
+def test_assignment_equals_exhaustive_on_a_thousand_rounds() -> None:
+    rng = np.random.default_rng(13)
+    wrong, worst, proven = 0, 0.0, 0
+    for _ in range(1000):
+        problem = random_problem(rng)
+        pairs = ExactPairs(problem)
+        allocation, bound = solve_assignment(problem, pairs)
+        value = objective(problem, allocation)
+        best = objective(problem, solve_exhaustive(problem, pairs))
+        gap = relative(problem, value - best, best)
+        wrong += gap > 1e-9
+        worst = max(worst, gap)
+        assert relative(problem, bound - best, best) <= 1e-9, "the lower bound is above the optimum"
+        proven += relative(problem, value - bound, value) <= 1e-8
+    assert wrong <= 1
+    assert worst <= 1e-4
+    assert proven >= 990
+
+
+@pytest.mark.parametrize("below", [0.0, 1.0])
+def test_bound_holds_wherever_the_queues_stand(below: float) -> None:
+    rng = np.random.default_rng(14)
+    for _ in range(60):
+        problem = random_problem(rng, below=below)
+        pairs = ExactPairs(problem)
+        _, bound = solve_assignment(problem, pairs)
+        best = objective(problem, solve_exhaustive(problem, pairs))
+        assert relative(problem, bound - best, best) <= 1e-9
+
+
+def test_large_rounds_are_certified() -> None:
+    problem = typical_problem(300, 40)
+    decision = solve_round(problem)
+    assert decision.certificate is not None
+    gain = problem.empty_objective - decision.certificate.objective
+    assert decision.participates.sum() == 40
+    assert 0.0 <= decision.certificate.gap <= 1e-3 * gain
+
+
+def test_genetic_is_close_and_never_better() -> None:
+    gaps = []
+    for seed in range(10):
+        problem = typical_problem(10, 10, seed)
+        exact = solve_round(problem).certificate
+        rough = solve_round(problem, solver="genetic", rng=np.random.default_rng(seed)).certificate
+        assert exact is not None
+        assert rough is not None
+        assert rough.objective >= exact.objective - 1e-9 * abs(exact.objective)
+        assert rough.lower_bound <= exact.objective + 1e-9 * abs(exact.objective)
+        gaps.append((rough.objective - exact.objective) / (problem.empty_objective - exact.objective))
+    assert np.median(gaps) < 0.01
+
+
+def test_elitism_never_hurts_on_average() -> None:
+    from qccf.control.channels_genetic import GeneticSettings
+
+    plain, elite = [], []
+    for seed in range(8):
+        problem = typical_problem(10, 10, seed)
+        for values, keep in ((plain, 0), (elite, 2)):
+            settings = GeneticSettings(population=20, generations=15, elitism=keep)
+            decision = solve_round(problem, solver="genetic", rng=np.random.default_rng(seed), genetic=settings)
+            assert decision.certificate is not None
+            values.append(decision.certificate.objective)
+    assert np.mean(elite) <= np.mean(plain)
+
+
+def test_exhaustive_refuses_what_it_cannot_do() -> None:
+    with pytest.raises(SolverError, match="at most 12 clients, but this problem has 13"):
+        solve_round(random_problem(np.random.default_rng(0), num_clients=13, num_channels=2), solver="exhaustive")
+
+
+def test_nobody_reachable_is_the_empty_round() -> None:
+    problem = random_problem(np.random.default_rng(1), num_clients=5, num_channels=4)
+    problem.observation.rates_bps[:] = 0.0
+    for solver in ("assignment", "genetic", "exhaustive"):
+        decision = solve_round(problem, solver=solver)
+        assert decision.certificate is not None
+        assert not decision.participates.any()
+        assert decision.certificate.objective == pytest.approx(problem.empty_objective)
+        assert decision.certificate.gap == 0.0
+
+
+def all_decisions(problem: RoundProblem) -> list[tuple[float, float, np.ndarray, np.ndarray]]:
+    """Every set that can be served: its S, its best value less the empty round's, its members and their channels."""
+    pairs = ExactPairs(problem)
+    num_clients = len(problem.dataset_sizes)
+    found = []
+    for mask in range(1, 2**num_clients):
+        members = np.flatnonzero([(mask >> i) & 1 for i in range(num_clients)])
+        total = float(problem.dataset_sizes[members].sum())
+        matched = match_everyone(pairs.costs(total, members))
+        if matched is not None:
+            found.append((total, matched[0], members, matched[1]))
+    return found
+
+
+def test_no_decision_of_a_node_is_below_the_nodes_bound() -> None:
+    """The certificate's own claim, node by node: any interval of S, any clients in or out, any μ."""
+    rng = np.random.default_rng(15)
+    compared, tight = 0, 0
+    for _ in range(60):
+        problem = random_problem(
+            rng, num_clients=int(rng.integers(2, 7)), num_channels=int(rng.integers(1, 7)), below=0.4
+        )
+        decisions = all_decisions(problem)
+        relaxation = _Relaxation(problem, ExactPairs(problem))
+        root = relaxation.root()
+        if root is None:
+            assert not decisions
+            continue
+        for _ in range(20):
+            low, high = np.sort(rng.uniform(root.low * 0.9, root.high * 1.1, 2))
+            fate = rng.choice([0, 1, 2], size=len(problem.dataset_sizes), p=[0.7, 0.15, 0.15])
+            inside, outside = (fate == 1) & ~root.outside, (fate == 2) | root.outside
+            node = relaxation.narrowed(float(low), float(high), inside, outside)
+            values = [
+                value
+                for total, value, members, _ in decisions
+                if low <= total <= high and set(np.flatnonzero(inside)) <= set(members) and not outside[members].any()
+            ]
+            if node is None:
+                assert not values, "a node was dropped that holds a decision"
+                continue
+            natural = relaxation.marginal_bonus(*decisions[rng.integers(len(decisions))][2:])
+            bonus = float(natural * rng.lognormal(0.0, 1.0) * rng.choice([1.0, 1.0, -1.0]))
+            bound = _tangent(_Search(problem, relaxation.exact), relaxation, node, bonus).value
+            if values:
+                scale = max(abs(min(values)), abs(bound) * 1e-3)
+                assert bound <= min(values) + 1e-9 * scale
+                tight += bound >= min(values) - 0.5 * scale
+                compared += 1
+    assert compared > 300
+    assert tight > 30, "a bound that is always far off proves nothing"
+
+
+class Blind(_Search):
+    """A search that never finds anything: the proof must hold without it."""
+
+    def offer(self, members: np.ndarray) -> None:
+        pass
+
+
+def test_the_proof_does_not_lean_on_the_search() -> None:
+    """From the empty round as incumbent, branch and bound must still end below the optimum: no branch may be lost."""
+    rng = np.random.default_rng(16)
+    compared = 0
+    for _ in range(150):
+        problem = random_problem(
+            rng, num_clients=int(rng.integers(2, 7)), num_channels=int(rng.integers(1, 7)), below=0.5
+        )
+        exact = ExactPairs(problem)
+        relaxation = _Relaxation(problem, exact)
+        root = relaxation.root()
+        if root is None:
+            continue
+        optimum = min((value for _, value, _, _ in all_decisions(problem)), default=0.0)
+        search = Blind(problem, exact)
+        search.value = 0.3 * min(optimum, 0.0)
+        bound = _certify(search, relaxation, root, small=True)
+        if optimum < 0.0:
+            assert bound <= optimum + 1e-9 * abs(optimum)
+            compared += 1
+    assert compared > 50
+
+
+@pytest.mark.parametrize(("clients", "channels"), [(40, 30), (101, 10), (200, 50)])
+def test_large_decisions_are_no_worse_than_one_client_alone_or_nobody(clients: int, channels: int) -> None:
+    rng = np.random.default_rng(17)
+    for _ in range(12):
+        problem = random_problem(rng, clients, channels, below=0.5)
+        allocation, bound = solve_assignment(problem, ExactPairs(problem))
+        value = objective(problem, allocation)
+        everyone = np.arange(clients)
+        alone = ExactPairs(problem).chosen_costs(problem.dataset_sizes, everyone, problem.rates_bps.argmax(axis=1))
+        best = problem.empty_objective + min(float(alone.min()), 0.0)
+        assert relative(problem, value - best, best) <= 1e-9
+        assert bound <= value
+
+
+def test_the_average_bound_holds_and_is_sharp_for_a_lone_client() -> None:
+    rng = np.random.default_rng(18)
+    for _ in range(60):
+        problem = random_problem(
+            rng, num_clients=int(rng.integers(1, 6)), num_channels=int(rng.integers(1, 6)), below=0.6
+        )
+        relaxation = _Relaxation(problem, ExactPairs(problem))
+        root = relaxation.root()
+        decisions = all_decisions(problem)
+        if root is None or not decisions:
+            continue
+        bound, best = relaxation.average_bound(root), min(value for _, value, _, _ in decisions)
+        assert bound <= best + 1e-9 * abs(best)
+        if len(decisions) == 1 and problem.quantization_pressure < 0.0:
+            assert bound == pytest.approx(best)
+
+
+def test_fitness_follows_its_exponent() -> None:
+    values = np.array([4.0, 1.0, np.inf, 2.0])
+    np.testing.assert_allclose(_fitness(values, 1.0), [0.0, 3.0, 0.0, 2.0])
+    np.testing.assert_allclose(_fitness(values, 2.0), [0.0, 9.0, 0.0, 4.0])
+    assert _fitness(np.array([np.inf, np.inf]), 1.0).tolist() == [0.0, 0.0]
+
+
+def test_crossover_happens_as_often_as_told_and_keeps_the_genes_of_a_pair() -> None:
+    parents = np.arange(40).reshape(4, 10)
+    assert (_cross(parents, 0.0, np.random.default_rng(0)) == parents).all()
+    children = _cross(parents, 1.0, np.random.default_rng(0))
+    assert (children != parents).any(axis=1).all()
+    assert (np.sort(children[[0, 2]], axis=0) == parents[[0, 2]]).all()
+
+
+def test_repair_keeps_the_fastest_channel_and_hands_on_the_others() -> None:
+    rates = np.array([[5.0, 9.0, 1.0], [2.0, 2.0, 2.0], [3.0, 3.0, 3.0]])
+    repaired = _repair(np.array([[0, 0, 0], [-1, 1, -1], [2, 1, 0]]), rates, np.random.default_rng(0))
+    assert repaired[0, 1] == 0
+    assert sorted(repaired[0].tolist()) == [0, 1, 2]
+    assert repaired[1].tolist() == [-1, 1, -1]
+    assert repaired[2].tolist() == [2, 1, 0]

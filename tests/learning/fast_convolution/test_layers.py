@@ -1,0 +1,147 @@
+"""The fused convolution layers: against PyTorch in float64, and where they must step aside."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from qccf.learning.fast_convolution.layers import Conv5x5, ConvPoolRelu
+from qccf.learning.fast_convolution.winograd import kernel_matrix, transform_images
+from qccf.learning.models import Cifar10Cnn, FemnistCnn
+
+
+def reference(images: torch.Tensor, layer: ConvPoolRelu) -> torch.Tensor:
+    """In the order of the paper: ReLU, then pooling."""
+    convolved = functional.conv2d(images, layer.weight.to(images.dtype), layer.bias.to(images.dtype), padding=2)
+    return functional.max_pool2d(functional.relu(convolved), 2)
+
+
+@pytest.mark.parametrize(
+    ("samples", "inputs", "outputs", "height", "width"),
+    [(3, 1, 32, 28, 28), (9, 32, 64, 14, 14), (2, 3, 5, 6, 10), (17, 2, 3, 2, 2), (1, 1, 1, 4, 2), (2, 8, 8, 16, 12)],
+)
+def test_values_and_gradients_are_pytorchs(samples: int, inputs: int, outputs: int, height: int, width: int) -> None:
+    torch.manual_seed(samples)
+    layer = ConvPoolRelu(inputs, outputs)
+    images = torch.rand(samples, inputs, height, width)
+    images.requires_grad_(inputs > 1)
+    pooled = layer(images)
+    weights = torch.randn(pooled.shape)
+    (pooled * weights).sum().backward()
+
+    exact = ConvPoolRelu(inputs, outputs)
+    exact.load_state_dict(layer.state_dict())
+    exact.double()
+    wide = images.detach().double().requires_grad_()
+    expected = reference(wide, exact)
+    (expected * weights).sum().backward()
+
+    pairs = [(pooled, expected), (layer.weight.grad, exact.weight.grad), (layer.bias.grad, exact.bias.grad)]
+    assert_close([*pairs, (images.grad, wide.grad)] if inputs > 1 else pairs)
+
+
+@pytest.mark.parametrize(
+    ("samples", "inputs", "outputs", "height", "width"),
+    [(9, 64, 64, 14, 14), (2, 3, 5, 32, 9), (17, 2, 3, 5, 5), (1, 1, 1, 8, 7), (8, 8, 4, 6, 13)],
+)
+def test_a_convolution_without_pooling_is_pytorchs(
+    samples: int, inputs: int, outputs: int, height: int, width: int
+) -> None:
+    torch.manual_seed(samples)
+    layer, images = Conv5x5(inputs, outputs), torch.rand(samples, inputs, height, width, requires_grad=True)
+    convolved = layer(images)
+    weights = torch.randn(convolved.shape)
+    (convolved * weights).sum().backward()
+
+    wide, kernel, bias = (one.detach().double().requires_grad_() for one in (images, layer.weight, layer.bias))
+    expected = functional.conv2d(wide, kernel, bias)
+    (expected * weights).sum().backward()
+    assert_close(
+        [
+            (convolved, expected),
+            (layer.weight.grad, kernel.grad),
+            (layer.bias.grad, bias.grad),
+            (images.grad, wide.grad),
+        ]
+    )
+
+
+def assert_close(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """Float32 against float64."""
+    for ours, theirs in pairs:
+        assert ours.shape == theirs.shape
+        assert torch.allclose(ours.double(), theirs, rtol=0.0, atol=3e-5 * theirs.abs().max().item() + 1e-7)
+
+
+def test_an_image_that_needs_a_gradient_gets_one() -> None:
+    layer = ConvPoolRelu(1, 4)
+    images = torch.rand(2, 1, 8, 8, requires_grad=True)
+    layer(images).sum().backward()
+    again = images.detach().requires_grad_()
+    reference(again, layer).sum().backward()
+    assert torch.allclose(images.grad, again.grad, atol=1e-5)
+
+
+def test_windows_without_a_positive_value_pass_nothing_back() -> None:
+    for inputs in (1, 8):
+        layer = ConvPoolRelu(inputs, 4)
+        with torch.no_grad():
+            layer.bias.fill_(-100.0)
+        pooled = layer(torch.rand(2, inputs, 8, 8))
+        pooled.sum().backward()
+        assert (pooled == 0).all()
+        assert (layer.weight.grad == 0).all()
+        assert (layer.bias.grad == 0).all()
+
+
+def test_nan_is_not_hidden() -> None:
+    for inputs in (1, 8):
+        layer = ConvPoolRelu(inputs, 4)
+        with torch.no_grad():
+            layer.weight.fill_(torch.nan)
+        assert layer(torch.rand(2, inputs, 8, 8)).isnan().all()
+
+
+def test_other_shapes_types_and_autocast_go_through_pytorch() -> None:
+    layer = ConvPoolRelu(3, 4)
+    odd = torch.rand(2, 3, 7, 9)
+    assert torch.equal(layer(odd), reference(odd, layer))
+    images = torch.rand(2, 3, 8, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert layer(images).dtype == torch.bfloat16
+        assert Conv5x5(3, 4)(images).dtype == torch.bfloat16
+    assert torch.allclose(layer.double()(images.double()), reference(images.double(), layer))
+
+
+def test_layouts_make_no_difference() -> None:
+    layer, images = ConvPoolRelu(8, 4), torch.rand(3, 8, 6, 6)
+    assert torch.equal(layer(images), layer(images.contiguous(memory_format=torch.channels_last)))
+
+
+def test_the_femnist_model_is_its_two_layers_and_a_head() -> None:
+    torch.manual_seed(0)
+    model, images = FemnistCnn(), torch.rand(3, 1, 28, 28)
+    hidden = reference(reference(images, model.first), model.second)
+    assert torch.allclose(model(images), model.head(hidden.flatten(1)), atol=1e-5)
+
+
+def test_the_cifar10_model_is_its_two_layers_and_a_head() -> None:
+    """In the order of the paper, and in float64: ReLU, then pooling, which rounds up behind the first layer only."""
+    torch.manual_seed(0)
+    model, images = Cifar10Cnn(), torch.rand(3, 3, 32, 32)
+    ours = model(images)
+    model.double()
+    hidden = functional.max_pool2d(functional.relu(model.first(images.double())), 3, 2, ceil_mode=True)
+    convolved = functional.conv2d(hidden, model.second.weight, model.second.bias)
+    hidden = functional.max_pool2d(functional.relu(convolved), 3, 2)
+    assert torch.allclose(ours.double(), model.head(hidden.flatten(1)), atol=1e-5)
+
+
+def test_one_tile_by_hand() -> None:
+    """An image of ones under a kernel of ones: products at the 64 points sum up to 25 in the middle of the image."""
+    ones = np.ones((1, 4, 4, 1), np.float32)
+    tiles = np.empty((64, 1, 1), np.float32)
+    transform_images(ones, 2, tiles)
+    products = (tiles[:, 0, 0] * (kernel_matrix() @ np.ones(25))).reshape(8, 8)
+    points = np.array([1, 1, 1, 1, 1, 1, 1, 0.0])  # an output at position 0 is the sum over the finite points
+    assert points @ products @ points == pytest.approx(9.0, abs=1e-4)  # the corner sees 3 × 3 of the ones

@@ -1,0 +1,214 @@
+"""The wire: exact sizes, the bytes of an example by hand, and a refusal of its own for each thing that can be wrong."""
+
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from qccf.core.errors import ConfigError, DivergedError
+from qccf.quantization import wire
+from qccf.quantization.protocol import Codec
+from qccf.quantization.registry import CODECS, build_codec
+from support.vectors import layered_vector
+
+SIZES = [1, 2, 3, 7, 8, 9, 31, 63, 64, 65, 127, 1000, 2047, 2048, 2049, 4097]
+
+
+def repaired(payload: bytes) -> bytes:
+    """The same bytes with the checksum that they ought to have."""
+    return payload[:12] + struct.pack("<I", wire.checksum(payload)) + payload[16:]
+
+
+def with_field(payload: bytes, place: int, content: bytes) -> bytes:
+    return repaired(payload[:place] + content + payload[place + len(content) :])
+
+
+@pytest.mark.parametrize("num_bits", range(1, 33))
+def test_no_slack_for_any_number_of_bits_and_values(num_bits: int) -> None:
+    for count in SIZES:
+        vector = layered_vector([count], seed=count)
+        for name, ranges in (("model", 1), ("update+block", -(-count // 128))):
+            codec = build_codec(name, count, [count])
+            payload = codec.encode(vector, num_bits, 1)
+            size_bits = count * num_bits + count + 32 * ranges
+            assert codec.bits_per_index * num_bits + codec.overhead_bits == codec.size_bits(payload) == size_bits
+            assert len(payload) == -(-size_bits // 8) + 16
+            np.testing.assert_allclose(
+                codec.decode(payload, num_bits), vector, atol=np.abs(vector).max() / (2**num_bits - 1) + 1e-9
+            )
+
+
+def test_an_example_by_hand() -> None:
+    """q = 2, range 3: the knobs are 0, 1, 2 and 3, so no value needs rounding."""
+    codec = build_codec("model", 5, [5])
+    payload = codec.encode(np.array([3, -1, 0, 2, -3], dtype=np.float32), 2, 99)
+    fields = 0b011 | 0b101 << 3 | 0b000 << 6 | 0b010 << 9 | 0b111 << 12
+    body = struct.pack("<f", 3.0) + fields.to_bytes(2, "little")
+    assert payload[:12] == b"QCCF" + bytes([1, 0, 2, 0, 5, 0, 0, 0])
+    assert payload[16:] == body
+    assert codec.decode(payload, 2).tolist() == [3.0, -1.0, 0.0, 2.0, -3.0]
+
+
+def test_E9_the_largest_magnitude_is_always_the_top_knob() -> None:
+    """Also where the factor that takes it there is no float: it is rounded up then, not to the nearest."""
+    rng = np.random.default_rng(0)
+    for count, num_bits, repeats in ((64, 14, 500), (64, 16, 500), (200_000, 17, 20), (200_000, 32, 20)):
+        codec = build_codec("model", count, [count])
+        for key, value_range in enumerate(rng.lognormal(size=repeats).astype(np.float32)):
+            vector = np.full(count, -value_range)
+            np.testing.assert_array_equal(codec.decode(codec.encode(vector, num_bits, key), num_bits), vector)
+
+
+def test_a_codec_is_built_without_what_only_payloads_need() -> None:
+    code = (
+        "import sys; from qccf.quantization.registry import CODECS, build_codec;"
+        "[build_codec(name, 5, [2, 3]) for name in CODECS];"
+        "print([m for m in ('numba', 'constriction', 'xxhash') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_the_checksum_is_fixed() -> None:
+    """Another machine or library version must read what this one wrote."""
+    payload = build_codec("model", 5, [5]).encode(np.array([3, -1, 0, 2, -3], dtype=np.float32), 2, 99)
+    assert payload[12:16].hex() == "9cf2e97f"
+
+
+def small() -> tuple[Codec, bytes]:
+    codec = build_codec("model", 13, [13])
+    return codec, codec.encode(layered_vector([13]), 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("place", "content", "error", "words"),
+    [
+        (0, b"QCCE", wire.MagicError, "begins with b'QCCE', not with b'QCCF'"),
+        (4, b"\x02", wire.VersionError, "version 2, and only version 1"),
+        (5, b"\x03", wire.CodecError, "codec 3, and codec 0"),
+        (6, b"\x00\x00", wire.NumBitsError, "0 bits an index, and 1 to 32"),
+        (6, b"\x21\x00", wire.NumBitsError, "33 bits an index, and 1 to 32"),
+        (6, b"\x05\x00", wire.NumBitsError, "5 bits an index, and 4"),
+        (8, b"\xff\xff\xff\xff", wire.OversizeError, "4,294,967,295 values, and the model has 13"),
+        (8, b"\x0c\x00\x00\x00", wire.CountError, "12 values, and the model has 13"),
+        (16, struct.pack("<f", np.nan), wire.RangeError, "range 0 of the payload is nan"),
+        (16, struct.pack("<f", np.inf), wire.RangeError, "range 0 of the payload is inf"),
+        (16, struct.pack("<f", -1.0), wire.RangeError, r"range 0 of the payload is -1\.0"),
+        (16, struct.pack("<f", -0.0), wire.RangeError, r"range 0 of the payload is -0\.0"),
+        (28, b"\x80", wire.PaddingError, "its 7 unused bits must be 0"),
+    ],
+)
+def test_each_wrong_field_has_its_own_refusal(place: int, content: bytes, error: type[Exception], words: str) -> None:
+    codec, payload = small()
+    total = np.zeros(13)
+    for bad in (with_field(payload, place, content), bytearray(with_field(payload, place, content))):
+        with pytest.raises(error, match=words) as raised:
+            codec.decode(bad, 4)
+        assert type(raised.value) is error
+        with pytest.raises(error):
+            codec.accumulate(bad, 4, 1.0, total)
+    assert not total.any()
+
+
+def test_wrong_lengths_and_damage_are_refused() -> None:
+    codec, payload = small()
+    for length in range(16):
+        with pytest.raises(wire.ShortPayloadError, match=f"has {length} bytes, less than its header of 16"):
+            codec.decode(payload[:length], 4)
+    for length in range(16, len(payload)):
+        with pytest.raises(wire.ShortPayloadError, match=f"body has {length - 16} bytes, and at least 13"):
+            codec.decode(repaired(payload[:length]), 4)
+    with pytest.raises(wire.TrailingBytesError, match="body has 14 bytes, and at most 13"):
+        codec.decode(repaired(payload + b"\0"), 4)
+    for bit in range(8 * 12, 8 * len(payload)):
+        damaged = bytearray(payload)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(wire.ChecksumError, match="and its bytes give"):
+            codec.decode(damaged, 4)
+
+
+def test_the_checksum_covers_the_header() -> None:
+    payload = small()[1]
+    for place in range(4, 12):
+        other = bytearray(payload)
+        other[place] ^= 1
+        assert wire.checksum(other) != wire.checksum(payload)
+
+
+def test_any_view_of_the_bytes_will_do() -> None:
+    codec, payload = small()
+    expected = codec.decode(payload, 4)
+    spread = bytes(b for byte in payload for b in (byte, 0))
+    odd = memoryview(b"x" + payload)[1:]
+    for view in (bytearray(payload), memoryview(payload), memoryview(spread)[::2], odd):
+        np.testing.assert_array_equal(codec.decode(view, 4), expected)
+        assert codec.size_bits(view) == 13 * 5 + 32
+
+
+def test_sizes_of_nonsense_are_refused() -> None:
+    codec, payload = small()
+    with pytest.raises(wire.ShortPayloadError, match="has 3 bytes"):
+        codec.size_bits(payload[:3])
+    with pytest.raises(wire.NumBitsError, match="99 bits"):
+        codec.size_bits(with_field(payload, 6, b"\x63\x00"))
+
+
+@pytest.mark.parametrize("name", list(CODECS))
+def test_what_cannot_be_encoded_is_refused(name: str) -> None:
+    codec = build_codec(name, 6, [2, 4])
+    for bad in (np.nan, np.inf, -np.inf):
+        vector = np.array([1.0, 0.0, 2.0, bad, 0.5, 0.1], dtype=np.float32)
+        with pytest.raises(DivergedError, match="NaN or infinite"):
+            codec.encode(vector, 3, 0)
+        with pytest.raises(DivergedError, match="NaN or infinite"):
+            codec.forecast(vector)
+    for num_bits in (0, 33):
+        with pytest.raises(ValueError, match=f"num_bits = {num_bits}"):
+            codec.encode(np.ones(6, dtype=np.float32), num_bits, 0)
+    with pytest.raises(ValueError, match=r"shape \(5,\)"):
+        codec.encode(np.ones(5, dtype=np.float32), 2, 0)
+    with pytest.raises(ValueError, match=r"total has shape \(5,\)"):
+        codec.accumulate(codec.encode(np.ones(6, dtype=np.float32), 2, 0), 2, 1.0, np.zeros(5))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"num_parameters": 0, "layer_sizes": []}, "1 to 2"),
+        ({"num_parameters": 2**32, "layer_sizes": [2**32]}, "1 to 2"),
+        ({"num_parameters": 5, "layer_sizes": [5], "block": 0}, "block = 0"),
+        ({"num_parameters": 5, "layer_sizes": [5], "block": "row"}, "block = 'row'"),
+        ({"num_parameters": 5, "layer_sizes": [2, 2], "block": "layer"}, "add up to 5"),
+        ({"num_parameters": 5, "layer_sizes": [5, 0], "block": "layer"}, "add up to 5"),
+        ({"num_parameters": 5, "layer_sizes": [5], "colour": 1}, "unexpected keyword argument 'colour'"),
+    ],
+)
+def test_impossible_codecs_get_a_sentence(arguments: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        build_codec("block", **arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nonsense", "is not one of model"),
+        ("no.such.module:Thing", "cannot be loaded"),
+        ("json:NoSuchClass", "cannot be loaded"),
+        ("json:JSONDecoder", "has no forecast, no encode, no size_bits, no accumulate"),
+        ("tests.helpers.broken_module:X", "ZeroDivisionError"),
+    ],
+)
+def test_a_codec_that_is_none_gets_a_sentence(name: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        build_codec(name, 5, [5])
+
+
+def test_blocks_by_number_and_by_layer() -> None:
+    assert build_codec("block", 300, [100, 200]).overhead_bits == 300 + 32 * 3
+    assert build_codec("block", 300, [100, 200], block=100).overhead_bits == 300 + 32 * 3
+    layers = build_codec("block", 300, [100, 200], block="layer")
+    assert layers.overhead_bits == 300 + 32 * 2
+    vector = np.concatenate([np.full(100, 0.25), np.full(200, 4.0)]).astype(np.float32)
+    assert layers.forecast(vector).error_scale == 0.25 * (100 * 0.25**2 + 200 * 4.0**2)
+    np.testing.assert_array_equal(layers.decode(layers.encode(vector, 1, 3), 1), vector)

@@ -1,0 +1,146 @@
+"""The report in a real browser: no errors, no horizontal scrolling, and figures that answer to mouse and keyboard."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from qccf.paper.records import Record
+from qccf.report.page.build import Manifest, build_report
+from tests.helpers.made_runs import AS_CLAIMED, made_family, made_studies
+
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="playwright is not installed: pip install 'qccf[browser]'"
+)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: install one to run this test")
+
+SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory) -> Path:
+    report = build_report(made_family(AS_CLAIMED).records, made_studies(), Manifest(), "", varied_runs())
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(report.page, encoding="utf-8")
+    return path
+
+
+def varied_runs() -> list[Record]:
+    """Of three rounds and one seed: no interval, and a patience of principle that must stay drawable."""
+    runs = []
+    for record in made_family(AS_CLAIMED, seeds=1).records:
+        tree = {"federation": {"rounds": 3}, "radio": {"gain_db": 10.0}}
+        updates = {k: getattr(record.scenario, k).model_copy(update=v) for k, v in tree.items()}
+        short = {"scenario": record.scenario.model_copy(update=updates), "rounds": record.rounds[:3]}
+        runs.append(replace(record, **short, clients=record.clients[record.clients["round"] < 3]))
+    return runs
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def opened(browser, page_file: Path, size: str, scheme: str):
+    page = browser.new_context(viewport=SIZES[size], color_scheme=scheme).new_page()
+    page.said = []
+    page.on("console", lambda message: page.said.append(message.text))
+    page.on("pageerror", lambda error: page.said.append(str(error)))
+    page.on("request", lambda request: page.said.append(request.url) if request.url.startswith("http") else None)
+    page.goto(page_file.as_uri())
+    return page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_it_opens_without_a_word(browser, page_file: Path, size: str, scheme: str) -> None:
+    page = opened(browser, page_file, size, scheme)
+    width = page.evaluate("document.documentElement.scrollWidth")
+    assert width <= SIZES[size]["width"], "the page must not scroll sideways"
+    assert page.locator("svg.plot").count() >= 8
+    assert page.locator("svg.plot path").count() > 50
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 28)"
+    assert dark == (scheme == "dark")
+    assert page.said == []
+
+
+def test_pointing_zooming_and_switching_off(browser, page_file: Path) -> None:
+    page = opened(browser, page_file, "desktop", "light")
+    figure = page.locator("#policies-emnist")
+    plot = figure.locator("svg.plot").nth(1)
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 100)
+    tip = figure.locator(".tip").nth(1)
+    assert tip.is_visible()
+    assert "round: 18" in tip.inner_text()
+    assert "qccf: " in tip.inner_text()
+    assert "[" in tip.inner_text(), "an interval is shown"
+    ticks = plot.locator("text").all_inner_texts()
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2 + 120, box["y"] + 200, steps=4)
+    page.mouse.up()
+    assert plot.locator("text").all_inner_texts() != ticks, "a box zooms"
+    page.mouse.dblclick(box["x"] + 200, box["y"] + 100)
+    assert plot.locator("text").all_inner_texts() == ticks, "a double click resets"
+    button = figure.get_by_role("button", name="qccf")
+    curves = plot.locator(".curves > path").count()
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    assert plot.locator(".curves > path").count() == curves - 2, "line and band are gone"
+    button.click()
+    assert plot.locator(".curves > path").count() == curves
+    assert page.said == []
+
+
+def test_the_keyboard_reads_and_zooms(browser, page_file: Path) -> None:
+    page = opened(browser, page_file, "desktop", "light")
+    figure = page.locator("#bits-emnist")
+    plot = figure.locator("svg.plot").first
+    plot.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    tip = figure.locator(".tip").first
+    assert "round: 2" in tip.inner_text()
+    ticks = plot.locator("text").all_inner_texts()
+    page.keyboard.press("+")
+    page.keyboard.press("+")
+    assert plot.locator("text").all_inner_texts() != ticks
+    page.keyboard.press("0")
+    assert plot.locator("text").all_inner_texts() == ticks
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.tagName") in ("BUTTON", "svg", "A")
+    assert page.said == []
+
+
+def test_a_finger_reads_values_that_stay(browser, page_file: Path) -> None:
+    page = browser.new_context(viewport=SIZES["phone"], has_touch=True).new_page()
+    page.goto(page_file.as_uri())
+    figure = page.locator("#policies-emnist")
+    plot = figure.locator("svg.plot").first
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + 100)
+    assert "qccf: " in figure.locator(".tip").first.inner_text()
+
+
+def test_every_mark_is_drawn_at_a_number(browser, page_file: Path) -> None:
+    page = opened(browser, page_file, "desktop", "light")
+    drawn = page.evaluate("[...document.querySelectorAll('svg.plot')].map((plot) => plot.outerHTML).join('')")
+    assert "NaN" not in drawn
+
+
+def test_files_can_be_downloaded(browser, page_file: Path, tmp_path: Path) -> None:
+    page = opened(browser, page_file, "desktop", "light")
+    with page.expect_download() as waiting:
+        page.locator("#weights-emnist").get_by_role("link", name="PDF").click()
+    waiting.value.save_as(tmp_path / "figure.pdf")
+    assert waiting.value.suggested_filename == "weights-emnist.pdf"
+    assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF")

@@ -1,0 +1,94 @@
+"""What goes up and what becomes of it: by hand, with every kind of codec."""
+
+import numpy as np
+import pytest
+
+from qccf.core.contracts import MAX_NUM_BITS, Decision, Statistics
+from qccf.learning.results import LocalResult, Report
+from qccf.quantization.protocol import Forecast
+from qccf.quantization.registry import build_codec
+from qccf.rounds import uplink
+
+REPORT = Report(gradient_norm_sq=1.0, gradient_variance=2.0, weight_range=3.0, loss=4.0)
+PREVIOUS = np.array([9.0, -9.0], dtype=np.float32)
+
+
+def decision(raw: bool = False) -> Decision:
+    return Decision(np.array([0, -1, 1]), np.array([24, 0, 24]), np.array([1e9, 0.0, 1e9]), raw=raw)
+
+
+def both_uploads(name: str, raw: bool = False):
+    codec = build_codec(name, 2, [2])
+    results = {0: [13.0, -9.0], 2: [9.0, -5.0]} if codec.relative else {0: [1.0, 0.0], 2: [0.0, 2.0]}
+    uploads = {
+        client: uplink.encode(
+            codec,
+            LocalResult(np.array(weights, dtype=np.float32), REPORT),
+            PREVIOUS,
+            uplink.told_bits(decision(raw), client),
+            client=client,
+            round_index=0,
+            seed=0,
+        )
+        for client, weights in results.items()
+    }
+    return codec, uploads
+
+
+@pytest.mark.parametrize("name", ["model", "model+entropy", "block"])
+def test_models_are_averaged_by_data(name: str) -> None:
+    codec, uploads = both_uploads(name)
+    sizes = np.array([100.0, 50.0, 300.0])
+    both = uplink.aggregate(uploads, sizes, decision(), codec, PREVIOUS)
+    one = uplink.aggregate({2: uploads[2]}, sizes, decision(), codec, PREVIOUS)
+    np.testing.assert_allclose(both, [0.25, 1.5], atol=1e-4)
+    np.testing.assert_allclose(one, [0.0, 2.0], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["update", "update+entropy", "update+block"])
+def test_updates_are_averaged_and_added(name: str) -> None:
+    codec, uploads = both_uploads(name)
+    sizes = np.array([100.0, 50.0, 300.0])
+    np.testing.assert_allclose(uplink.aggregate(uploads, sizes, decision(), codec, PREVIOUS), [10.0, -6.0], atol=1e-4)
+
+
+def test_raw_models_replace_the_global_one_whatever_the_codec() -> None:
+    codec, uploads = both_uploads("update", raw=True)
+    assert uploads[0].size_bits == 64
+    assert uploads[0].forecast is None
+    sizes = np.array([100.0, 50.0, 100.0])
+    assert uplink.aggregate(uploads, sizes, decision(raw=True), codec, PREVIOUS).tolist() == [11.0, -7.0]
+
+
+def test_an_empty_round_keeps_the_model() -> None:
+    codec, _ = both_uploads("update")
+    assert uplink.aggregate({}, np.ones(3), decision(), codec, PREVIOUS) is PREVIOUS
+
+
+def test_sizes_are_those_of_the_payloads() -> None:
+    _, uploads = both_uploads("model")
+    sizes = uplink.sizes_bits(uploads, 3)
+    assert sizes[[0, 2]].tolist() == [2 * 24 + 2 + 32] * 2
+    assert np.isnan(sizes[1])
+    assert len(uploads[0].payload) == 16 + 11
+
+
+def test_what_is_heard_replaces_what_was_known_and_sizes_never_fall() -> None:
+    entropy = build_codec("update+entropy", 2, [2])
+    known = uplink.unheard(np.array([10.0, 20.0]), entropy)
+    assert isinstance(known, Statistics)
+    bits = np.linspace(100.0, 131.0, MAX_NUM_BITS)
+    bits[1] = 90.0
+    after = uplink.heard(known, {1: (REPORT, Forecast(7.0, bits))}, safety_margin=0.1)
+    assert after.gradient_norms_sq.tolist() == [0.0, 1.0]
+    assert after.gradient_variances.tolist() == [0.0, 2.0]
+    assert after.weight_ranges.tolist() == [0.0, 3.0]
+    assert after.error_scales.tolist() == [0.0, 7.0]
+    np.testing.assert_allclose(after.upload_bits[1, :3], [110.0, 110.0, 112.2])
+    assert (after.upload_bits[0] == 0).all()
+    assert (known.error_scales == 0).all(), "what was known before stays as it was"
+    alone = uplink.heard(known, {1: (None, Forecast(7.0, bits))}, safety_margin=0.1)
+    assert alone.gradient_norms_sq.tolist() == [0.0, 0.0], "a forecast may come alone"
+    assert alone.error_scales.tolist() == [0.0, 7.0]
+    again = uplink.heard(after, {1: (REPORT, None)}, safety_margin=0.1)
+    assert again.error_scales.tolist() == [0.0, 7.0], "a raw upload forecasts nothing"

@@ -1,0 +1,55 @@
+"""The simulator and a Flower federation make the same decisions and end with the same model."""
+
+import numpy as np
+import pytest
+from flwr.app import Context, RecordDict
+
+from qccf.runtimes.flower import apps
+from qccf.runtimes.simulator import simulate
+from tests.helpers.loop_grid import LoopGrid
+from tests.helpers.tiny import SETTINGS, tiny_dataset, tiny_scenario
+
+
+@pytest.fixture(autouse=True)
+def _tiny_data(monkeypatch: pytest.MonkeyPatch):
+    apps._cached_clients.cache_clear()
+    monkeypatch.setattr(apps, "config_dataset", lambda *_: tiny_dataset())
+    yield
+    apps._cached_clients.cache_clear()
+
+
+def federate(out, *settings: str, **config) -> LoopGrid:
+    """The ready server app against the ready client app."""
+    run_config = {
+        "scenario": "femnist",
+        "set": " ".join([*SETTINGS, *settings]),
+        "out": str(out),
+        "num-clients": 5,
+        **config,
+    }
+    grid = LoopGrid(apps.client_app(), range(5), run_config)
+    apps.server_app()(grid, Context(1, 0, {}, RecordDict(), run_config))
+    return grid
+
+
+@pytest.mark.parametrize(
+    ("policy", "codec"),
+    [
+        ("qccf", "model"),
+        ("qccf", "update+entropy"),
+        ("qccf", "update+block+entropy"),
+        ("principle", "block"),
+        ("no-quantization", "model"),
+    ],
+)
+def test_same_decisions_same_model(policy: str, codec: str, tmp_path) -> None:
+    settings = [f"codec.name={codec}", f"policy.name={policy}", "federation.seed=2", "radio.num_channels=4"]
+    simulated = simulate(tiny_scenario(*settings), dataset=tiny_dataset(), out=tmp_path / "simulated")
+    grid = federate(tmp_path / "flower", *settings)
+    checkpoints = [sorted((tmp_path / kind / "checkpoints").iterdir())[-1] for kind in ("simulated", "flower")]
+    ours, theirs = (np.load(path, allow_pickle=False) for path in checkpoints)
+    for name in sorted(set(ours.files) - {"header", "checksum", "rounds/test_accuracy", "rounds/test_loss"}):
+        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+    assert simulated.clients["participated"].sum() > 8
+    worked = [client for client, message in grid.sent if message.metadata.group_id.startswith("train")]
+    assert len(worked) == simulated.clients["arrived"].sum()

@@ -1,0 +1,170 @@
+"""Replies that are wrong, broken or hostile: each is rejected with its reason and never aggregated."""
+
+import logging
+import time
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MessageType, MetricRecord, RecordDict
+
+from qccf.flower import FederationError
+from qccf.runtimes.flower.messages import MOST, PAYLOAD_STYPE, REPORT, UPLOAD
+from tests.helpers.loop_grid import LoopGrid
+from tests.helpers.own_federation import ROUNDS, answering, federation, first_arrays, is_training
+
+
+def _with_report(**changes):
+    def meddle(client, reply):
+        if client == 1 and is_training(reply):
+            reply.content[REPORT] = MetricRecord({**reply.content[REPORT], **changes})
+        return reply
+
+    return meddle
+
+
+def _with_payload(change, stype=PAYLOAD_STYPE):
+    def meddle(client, reply):
+        if client == 1 and is_training(reply):
+            data = change(reply.content[UPLOAD]["payload"].data)
+            array = Array(dtype="uint8", shape=(len(data),), stype=stype, data=data)
+            reply.content[UPLOAD] = ArrayRecord({"payload": array})
+        return reply
+
+    return meddle
+
+
+def _error(client, reply):
+    if client == 1 and is_training(reply):
+        return Message(Error(0, "Traceback…\nMemoryError: none left"), reply_to=answering(reply))
+    return reply
+
+
+def _without(name):
+    def meddle(client, reply):
+        if client == 1 and is_training(reply):
+            del reply.content[name]
+        return reply
+
+    return meddle
+
+
+def flip(data: bytes) -> bytes:
+    return data[:40] + bytes([data[40] ^ 1]) + data[41:]
+
+
+BAD_REPLIES = {
+    "corrupt": (_with_payload(flip), "checksum"),
+    "cut short": (_with_payload(lambda data: data[:-1]), "payload"),
+    "empty": (_with_payload(lambda _: b""), "less than its header"),
+    "too large": (_with_payload(lambda data: data + bytes(200_000)), "bytes, and 70,736 are allowed"),
+    "another type": (_with_payload(lambda data: data, stype="numpy.ndarray"), "of type 'numpy.ndarray'"),
+    "another round": (_with_report(round=7), "it is for round 7"),
+    "another client": (_with_report(client=3), "it is for client 3"),
+    "NaN": (_with_report(**{"gradient-norm-sq": float("nan")}), "gradient-norm-sq = nan"),
+    "huge": (_with_report(**{"gradient-norm-sq": 1e308}), "gradient-norm-sq = 1e+308"),
+    "huge forecast": (_with_report(**{"forecast-bits": [1e300] * 32}), "forecast-bits must be 32"),
+    "negative": (_with_report(**{"gradient-variance": -1.0}), "gradient-variance = -1.0"),
+    "infinite loss": (_with_report(loss=float("inf")), "loss = inf"),
+    "no sample": (_with_report(**{"num-examples": 0}), "num-examples = 0"),
+    "forecast": (_with_report(**{"forecast-bits": [1.0, 2.0]}), "forecast-bits must be 32"),
+    "endless forecast": (_with_report(**{"forecast-bits": [float("inf")] * 32}), "forecast-bits must be 32"),
+    "no report": (_without(REPORT), "is the mod `quantize`"),
+    "no payload": (_without(UPLOAD), "has no payload"),
+    "error": (_error, "MemoryError: none left"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_REPLIES)
+def test_a_bad_reply_is_rejected_and_never_aggregated(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    meddle, reason = BAD_REPLIES[name]
+    bad, bad_grid = federation(meddle)
+    lost, lost_grid = federation(lambda client, reply: None if client == 1 and is_training(reply) else reply)
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        bad.start(bad_grid, first_arrays(), num_rounds=1, timeout=0.3)
+    assert any(
+        record.levelname == "WARNING" and "(client 1) is rejected" in record.message and reason in record.message
+        for record in caplog.records
+    ), caplog.text
+    lost.start(lost_grid, first_arrays(), num_rounds=1, timeout=0.3)
+    np.testing.assert_array_equal(bad.weights, lost.weights)
+    clients = bad.ledger.clients()
+    assert clients["missed"].tolist() == [False, True, False, False, False]
+    assert clients["arrived"].tolist() == [True, False, True, True, True]
+    assert clients["compute_energy_j"][1] > 0.0
+
+
+def test_raw_weights_are_checked_as_well(caplog: pytest.LogCaptureFixture) -> None:
+    nan = np.full(650, np.nan, dtype="<f4").tobytes()
+    for change, reason in ((lambda _: nan, "not all finite"), (lambda data: data[:-4], "raw weights have 2,600")):
+        strategy, grid = federation(_with_payload(change), "policy.name=no-quantization")
+        with caplog.at_level(logging.WARNING, logger="flwr"):
+            strategy.start(grid, first_arrays(), num_rounds=1, timeout=0.3)
+        assert reason in caplog.text
+        assert np.isfinite(strategy.weights).all()
+        assert strategy.ledger.clients()["arrived"].tolist() == [True, False, True, True, True]
+
+
+def test_replies_nobody_asked_for_and_second_replies_are_rejected(caplog: pytest.LogCaptureFixture) -> None:
+    strategy, grid = federation(lambda _, reply: reply, "radio.num_channels=3")
+    messages = list(strategy.configure_train(1, first_arrays(), ConfigRecord(), grid))
+    replies = grid.send_and_receive(messages)
+    idle = next(node for node in grid.numbers if node not in {m.metadata.dst_node_id for m in messages})
+    stranger = Message(replies[0].content, reply_to=Message(RecordDict(), idle, MessageType.TRAIN))
+    thief = Message(replies[1].content, reply_to=answering(replies[1], node=idle))
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        strategy.aggregate_train(1, [thief, *replies, replies[0], stranger])
+    assert "has replied already" in caplog.text
+    assert f"node {idle} (client unknown) is rejected: it answers no message of this round." in caplog.text
+    assert f"node {replies[1].metadata.src_node_id} was asked." in caplog.text
+    assert strategy.ledger.last["arrived"] == 3
+
+
+def test_a_reply_that_hangs_or_cannot_be_read_costs_nobody_elses(caplog: pytest.LogCaptureFixture) -> None:
+    """Client 1 dies in the middle of its upload, and client 2 sends what no library can make sense of."""
+
+    class Broken(LoopGrid):
+        def pull_messages(self, message_ids):
+            clients = {
+                number
+                for number, message in self.sent
+                if message.metadata.message_id in message_ids and message.metadata.group_id.startswith("train")
+            }
+            if 1 in clients:
+                super().pull_messages(message_ids)
+                time.sleep(30.0)
+                return []
+            if 2 in clients:
+                raise ValueError("not a record")
+            return super().pull_messages(message_ids)
+
+    strategy, grid = federation()
+    grid.__class__ = Broken
+    started = time.monotonic()
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        strategy.start(grid, first_arrays(), num_rounds=1, timeout=1.0)
+    assert time.monotonic() - started < 20.0, "the round ends in time"
+    assert "cannot be read: ValueError: not a record" in caplog.text
+    assert strategy.ledger.clients()["arrived"].tolist() == [True, False, False, True, True]
+
+
+def test_the_largest_statistics_that_are_let_through_do_no_harm() -> None:
+    most = {"gradient-norm-sq": MOST, "gradient-variance": MOST, "weight-range": MOST, "loss": MOST}
+    strategy, grid = federation(_with_report(**most))
+    strategy.start(grid, first_arrays(), num_rounds=ROUNDS, timeout=1)
+    assert strategy.ledger.rounds()["arrived"].tolist()[0] == 5
+    assert np.isfinite(strategy.weights).all()
+
+
+def test_a_client_that_cannot_be_measured_stops_the_run() -> None:
+    strategy, grid = federation(lambda client, reply: _zero_examples(reply) if client == 2 else reply)
+    with pytest.raises(FederationError, match="client 2 could not be measured: num-examples = 0"):
+        strategy.start(grid, first_arrays(), num_rounds=1, timeout=1)
+    strategy, grid = federation(lambda _, reply: None if reply.metadata.group_id == "probe-1" else reply)
+    with pytest.raises(FederationError, match=r"clients \[0, 1, 2, 3, 4\] did not measure"):
+        strategy.start(grid, first_arrays(), num_rounds=1, timeout=0.2)
+
+
+def _zero_examples(reply):
+    if reply.metadata.group_id.startswith("probe"):
+        reply.content[REPORT] = MetricRecord({**reply.content[REPORT], "num-examples": 0})
+    return reply

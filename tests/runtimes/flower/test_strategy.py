@@ -1,0 +1,173 @@
+"""The strategy, the mod and the meter with clients that do what they should."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord, Message, MessageType, MetricRecord, RecordDict
+from torch.nn import functional
+
+from qccf.core.streams import stream
+from qccf.flower import MeasuredRates, Meter
+from qccf.learning.training import FlatModel, local_update
+from qccf.quantization.registry import build_codec
+from qccf.rounds.world import build_world
+from qccf.runtimes.flower.layout import Layout, LayoutError
+from qccf.runtimes.flower.messages import UPLOAD
+from tests.helpers.loop_grid import LoopGrid
+from tests.helpers.own_federation import ROUNDS, federation, first_arrays, is_training, own_app
+from tests.helpers.tiny import Tiny, tiny_dataset, tiny_scenario
+
+
+def test_a_users_own_app_trains() -> None:
+    strategy, grid = federation()
+    scores = []
+
+    def evaluate(server_round, _):
+        scores.append(server_round)
+        return MetricRecord({"accuracy": 0.5, "loss": 1.0 / server_round})
+
+    before = Layout.of(first_arrays()).flatten(first_arrays())
+    result = strategy.start(grid, first_arrays(), num_rounds=ROUNDS, timeout=5, evaluate_fn=evaluate)
+    assert scores == [1, 2, 3, 4]
+    assert list(result.arrays) == ["layer.weight", "layer.bias"]
+    assert np.abs(strategy.weights - before).max() > 1e-3
+    np.testing.assert_array_equal(Layout.of(result.arrays).flatten(result.arrays), strategy.weights)
+    rounds = strategy.ledger.rounds()
+    assert rounds["arrived"].min() > 0
+    assert rounds["test_loss"].tolist() == [1.0, 0.5, 1 / 3, 0.25]
+    assert result.train_metrics_clientapp[2]["energy_j"] == pytest.approx(rounds["energy_j"][1])
+    assert result.evaluate_metrics_serverapp[4]["loss"] == 0.25
+    losses = strategy.ledger.clients()["loss"].reshape(ROUNDS, 5)
+    assert np.nanmean(losses[-1]) < np.nanmean(losses[0])
+
+
+def test_nobody_but_the_scheduled_clients_gets_work() -> None:
+    strategy, grid = federation(lambda _, reply: reply, "radio.num_channels=2")
+    strategy.start(grid, first_arrays(), num_rounds=ROUNDS, timeout=5)
+    worked = [client for client, message in grid.sent if message.metadata.group_id.startswith("train")]
+    on = strategy.ledger.clients()["participated"].reshape(ROUNDS, 5)
+    assert len(worked) == on.sum() <= 2 * ROUNDS
+    assert worked == [int(client) for row in on for client in np.flatnonzero(row)]
+
+
+def test_the_meter_agrees_with_our_own_training() -> None:
+    """One epoch of three batches measured by both."""
+    data, model = tiny_dataset(), FlatModel(Tiny(), device="cpu", precision="fp32")
+    start, images, labels = (
+        model.read(),
+        torch.from_numpy(data.train_images[:90]),
+        torch.from_numpy(data.train_labels[:90]),
+    )
+    ours = local_update(
+        model, start, images, labels, local_updates=3, local_epochs=1, learning_rate=0.1, rng=stream(0, "batches")
+    ).report
+    theirs = Tiny()
+    FlatModel(theirs, device="cpu", precision="fp32").load(start)
+    order = np.array_split(stream(0, "batches").permutation(90), 3)
+    optimizer = torch.optim.SGD(theirs.parameters(), lr=0.1)
+    meter = Meter(optimizer)
+    for batch in order:
+        optimizer.zero_grad()
+        functional.cross_entropy(theirs(images[batch].float() / 255.0), labels[batch]).backward()
+        optimizer.step()
+    told = meter.metrics(num_examples=90, loss=1.0)
+    assert told["gradient-norm-sq"] == pytest.approx(ours.gradient_norm_sq, rel=1e-4)
+    assert told["gradient-variance"] == pytest.approx(ours.gradient_variance, rel=1e-4)
+    assert (told["num-examples"], told["loss"]) == (90, 1.0)
+
+
+def test_measured_rates_follow_the_uploads() -> None:
+    cell = build_world(tiny_scenario(), 0).cell
+    rates = MeasuredRates(cell)
+    assert rates.rates_bps(3).shape == (5, 5)
+    np.testing.assert_allclose(rates.rates_bps(0)[1], cell.round_rates_bps(0)[1].mean())
+    rates.heard(1, 1000.0, 2.0)
+    rates.heard(2, 1000.0, -3.0)
+    np.testing.assert_allclose(rates.rates_bps(1)[1], 500.0)
+    np.testing.assert_allclose(rates.rates_bps(1)[2], cell.round_rates_bps(0)[2].mean())
+    rates.rates_bps(1)
+    rates.heard(1, 1000.0, 1.0)
+    # 0.3 of an upload at 1000 bit/s and 0.7 at 500: a bit takes 0.3 ms + 1.4 ms
+    np.testing.assert_allclose(rates.rates_bps(2)[1], 1000.0 / 1.7)
+    again = MeasuredRates(cell)
+    again.restore(json.loads(json.dumps(rates.state())))
+    np.testing.assert_array_equal(again.rates_bps(5), rates.rates_bps(5))
+    first = cell.round_rates_bps(0)[1].mean()
+    # three rounds without an upload: 0.95³ of what was measured, and the rest of what was assumed at first
+    np.testing.assert_allclose(rates.rates_bps(5)[1], 1.0 / (0.95**3 * 1.7e-3 + (1.0 - 0.95**3) / first))
+    rates.heard(1, 4000.0, 0.1)
+    np.testing.assert_allclose(rates.rates_bps(6)[1], 8000.0, err_msg="too short to time: at least so fast")
+    rates.heard(1, 1000.0, float("inf"))
+    np.testing.assert_allclose(rates.rates_bps(6)[1], 8000.0)
+
+
+def test_throttled_uploads_take_as_long_as_the_model_says() -> None:
+    """The wall clock and the latency model, within a tenth. One client a round: these clients take turns."""
+    seen = []
+
+    class Recorder(MeasuredRates):
+        def heard(self, client, num_bits, seconds):
+            seen.append((num_bits, seconds))
+            super().heard(client, num_bits, seconds)
+
+    slow = ["radio.bandwidth_hz=1000", "radio.gain_db=-25", "radio.num_channels=1", "device.deadline_s=2"]
+    settings = [*slow, "policy.name=channel-allocate"]
+    strategy, grid = federation(lambda _, reply: reply, *settings, throttle=True, rates=Recorder)
+    strategy.start(grid, first_arrays(), num_rounds=2, timeout=60)
+    clients = strategy.ledger.clients()
+    on = clients["participated"]
+    modelled_s = clients["payload_bits"][on] / clients["rate_bps"][on]
+    assert len(modelled_s) == 2
+    assert (modelled_s > 0.5).all()
+    np.testing.assert_allclose([seconds for _, seconds in seen], modelled_s, rtol=0.1)
+    np.testing.assert_array_equal([num_bits for num_bits, _ in seen], clients["payload_bits"][on])
+
+
+def test_a_slow_hello_is_not_taken_off_the_time_of_uploads() -> None:
+    """What the server measures at the start is an empty reply too, and the quickest counts."""
+
+    def meddle(_, reply):
+        if not reply.metadata.group_id:  # who it is
+            reply.metadata.created_at -= 100.0
+        return reply
+
+    strategy, grid = federation(meddle)
+    strategy.start(grid, first_arrays(), num_rounds=1, timeout=5)
+    assert len(strategy.roster.delays_s) == 5
+    assert max(strategy.roster.delays_s.values()) < 50.0
+
+
+def test_only_float32_can_be_quantized() -> None:
+    counts = ArrayRecord({"count": Array(np.zeros(3, dtype=np.int64))})
+    with pytest.raises(LayoutError, match="array 'count' is int64"):
+        Layout.of(counts)
+    layout = Layout.of(first_arrays())
+    with pytest.raises(LayoutError, match=r"layer.weight\[10, 64\]"):
+        layout.flatten(ArrayRecord({"layer.weight": Array(np.zeros((2, 2), dtype=np.float32))}))
+    assert layout.sizes == [640, 10]
+
+
+def test_a_mod_without_its_strategy_says_so() -> None:
+    grid = LoopGrid(own_app(), [0])
+    message = Message(RecordDict({"arrays": first_arrays()}), next(iter(grid.numbers)), MessageType.TRAIN)
+    with pytest.raises(Exception, match="is the server's strategy QccfStrategy"):
+        grid.push_messages([message])
+
+
+def test_codec_and_bits_are_what_was_decided() -> None:
+    payloads = []
+
+    def meddle(client, reply):
+        if is_training(reply):
+            payloads.append((client, reply.content[UPLOAD]["payload"].data))
+        return reply
+
+    strategy, grid = federation(meddle)
+    strategy.start(grid, first_arrays(), num_rounds=1, timeout=5)
+    codec = build_codec("update+entropy", 650, [640, 10])
+    bits = strategy.ledger.clients()["num_bits"]
+    for client, payload in payloads:
+        assert codec.decode(payload, int(bits[client])).shape == (650,)
+    assert len(payloads) == strategy.ledger.last["participants"]

@@ -1,0 +1,185 @@
+"""`qccf plan`: sums, traces, files, and what a user sees."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qccf.cli.main import main
+from qccf.core.errors import ConfigError
+from qccf.rounds.world import build_world
+from qccf.runtimes.planner import StatisticsModel, bits_size_correlation, plan, plan_run, summarise
+from qccf.settings.loading import load_scenario
+
+FAST = ["federation.rounds=10"]
+
+
+def test_summary_adds_up() -> None:
+    scenario = load_scenario("quick", FAST)
+    runs = plan(scenario, ["qccf", "principle"], 3)
+    rows = summarise(runs)
+    assert [row["policy"] for row in rows] == ["qccf", "principle"]
+    mine = [run for run in runs if run.policy == "qccf"]
+    totals = np.array([run.energy_j.sum() for run in mine])
+    assert rows[0]["energy_j"]["mean"] == pytest.approx(totals.mean())
+    assert rows[0]["energy_j"]["std"] == pytest.approx(totals.std(ddof=1))
+    uploads = np.concatenate([run.energy_j[run.participated] for run in mine])
+    assert rows[0]["energy_per_upload_j"]["mean"] == pytest.approx(uploads.mean())
+    assert rows[0]["participation"]["mean"] == pytest.approx(np.mean([run.participated.mean() for run in mine]))
+    assert rows[0]["bits_first_tenth"] == pytest.approx(np.mean([run.num_bits[0] for run in mine]))
+    assert rows[0]["bits_last_tenth"] == pytest.approx(np.mean([run.num_bits[-1] for run in mine]))
+    share = sum(run.compute_energy_j.sum() for run in mine) / totals.sum()
+    assert rows[0]["compute_energy_share"] == pytest.approx(share)
+    assert 0 < share < 1
+    latency = np.concatenate([run.latency_s.max(axis=1) for run in mine])
+    assert rows[0]["round_latency_s"]["p95"] == pytest.approx(np.quantile(latency, 0.95))
+    assert rows[0]["seeds"] == 3
+    assert rows[0]["missed"] == 0.0
+    correlations = [bits_size_correlation(run) for run in mine]
+    assert rows[0]["bits_size_correlation"]["mean"] == pytest.approx(np.mean(correlations))
+    assert np.isfinite(mine[0].queues).all()
+    assert np.isnan(runs[-1].queues).all()
+
+
+def test_bits_and_sizes_are_correlated_within_rounds() -> None:
+    from scipy.stats import spearmanr
+
+    run = plan_run(build_world(load_scenario("quick"), 1), "qccf", StatisticsModel(load_scenario("quick")))
+    each = []
+    for bits, on in zip(run.num_bits, run.participated, strict=True):
+        if on.sum() > 2:
+            sizes = run.world.dataset_sizes[on]
+            each.append(spearmanr(bits[on], sizes).statistic if np.ptp(bits[on]) else 0.0)
+    assert bits_size_correlation(run) == pytest.approx(np.mean(each))
+
+
+def test_constant_and_trace_statistics(tmp_path: Path) -> None:
+    sizes = np.full(10, 100.0)
+    constant = StatisticsModel(load_scenario("quick", ["statistics.weight_range=0.7", "statistics.loss=2.0"]))
+    statistics, losses = constant.at(5, sizes)
+    assert set(statistics.weight_ranges) == {0.7}
+    assert set(losses) == {2.0}
+    path = tmp_path / "trace.csv"
+    path.write_text("round,client,weight_range\n0,1,1.0\n10,1,2.0\n0,3,5.0\n")
+    traced = StatisticsModel(load_scenario("quick", ["statistics.model=trace", f"statistics.trace={path}"]))
+    statistics, _ = traced.at(4, sizes)
+    assert statistics.weight_ranges.tolist() == pytest.approx([0.4, 1.4, 0.4, 5.0] + [0.4] * 6)
+    assert traced.at(99, sizes)[0].weight_ranges[1] == 2.0
+    bundled = StatisticsModel(load_scenario("femnist", ["statistics.model=trace", "statistics.trace=growing-weights"]))
+    assert bundled.at(0, sizes)[0].weight_ranges[0] == 0.2
+    assert bundled.at(99, sizes)[0].weight_ranges[0] == 0.65
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("client,loss\n0,1\n", "has no column 'round'"),
+        ("round,lost\n0,1\n", "unknown column 'lost'"),
+        ("round,loss\n0,x\n", "row 1 is not all numbers"),
+        ("round,loss\n0,nan\n", "not between 0 and 1e"),
+        ("round,weight_range\n0,1e300\n", "not between 0 and 1e"),
+        ("round,loss\n0,1,2\n", "more cells than there are columns"),
+        ("round,loss,loss\n0,1,2\n", "a column twice"),
+        ("round,loss\n0,1\n0,2\n", "gives a round twice"),
+        ("round,loss\n", "holds no values"),
+        ("round,client,loss\n0,44,1\n", "names client 44"),
+    ],
+)
+def test_bad_traces_get_a_sentence(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=words):
+        StatisticsModel(load_scenario("quick", ["statistics.model=trace", f"statistics.trace={path}"]))
+
+
+def test_missing_trace() -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        StatisticsModel(load_scenario("quick", ["statistics.model=trace", "statistics.trace=none.csv"]))
+
+
+def test_plan_writes_json_and_a_figure_and_shows_a_table(tmp_path: Path, capsys) -> None:
+    out = tmp_path / "out"
+    status = main(["plan", "quick", "--rounds", "6", "--seeds", "2", "--out", str(out), "--set", "radio.gain_db=3"])
+    assert status == 0
+    shown = capsys.readouterr().out
+    for name in ("qccf", "no-quantization", "channel-allocate", "principle", "same-size", "plan.json", "plan.png"):
+        assert name in shown
+    report = json.loads((out / "plan.json").read_text())
+    assert report["scenario"]["radio"]["gain_db"] == 3
+    assert len(report["runs"]) == 10
+    first = report["runs"][0]
+    assert len(first["rounds"]["energy_j"]) == 6
+    assert max(first["clients"]["mean_latency_s"]) <= 0.0200001
+    assert len(first["rounds"]["participation_queue"]) == 6
+    assert report["runs"][2]["rounds"]["participation_queue"] is None
+    assert sum(first["rounds"]["energy_j"]) == pytest.approx(sum(first["clients"]["energy_j"]))
+    assert (out / "plan.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert sorted(os.listdir(out)) == ["plan.json", "plan.png"]
+
+
+def test_plan_as_json_for_one_policy_of_ones_own(tmp_path: Path, capsys) -> None:
+    arguments = ["plan", "quick", "--rounds", "4", "--seeds", "1", "--out", str(tmp_path), "--json"]
+    assert main([*arguments, "--policy", "examples.custom_policy:BestLinks"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [row["policy"] for row in report["summary"]] == ["examples.custom_policy:BestLinks"]
+
+
+def test_when_nobody_takes_part(tmp_path: Path, capsys) -> None:
+    arguments = ["plan", "quick", "--rounds", "1", "--seeds", "1", "--out", str(tmp_path)]
+    assert main([*arguments, "--policy", "tests.helpers.tiny:Nobody"]) == 0
+    assert " 0%" in capsys.readouterr().out
+
+
+def test_a_policy_named_twice_counts_once(tmp_path: Path, capsys) -> None:
+    arguments = ["plan", "quick", "--rounds", "2", "--seeds", "2", "--out", str(tmp_path), "--json"]
+    assert main([*arguments, "--policy", "qccf", "--policy", "qccf"]) == 0
+    assert [row["seeds"] for row in json.loads(capsys.readouterr().out)["summary"]] == [2]
+
+
+def test_the_policy_of_the_config_runs_beside_the_five(tmp_path: Path, capsys) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('preset = "quick"\n[federation]\nrounds = 2\n[policy]\nname = "examples.custom_policy:BestLinks"\n')
+    assert main(["plan", str(file), "--seeds", "1", "--out", str(tmp_path / "out"), "--json"]) == 0
+    names = [row["policy"] for row in json.loads(capsys.readouterr().out)["summary"]]
+    assert names == ["qccf", "no-quantization", "channel-allocate", "principle", "same-size",
+                     "examples.custom_policy:BestLinks"]  # fmt: skip
+    assert main(["plan", "quick", "--set", "policy.name=nope", "--out", str(tmp_path / "out")]) == 2
+    assert "policy 'nope'" in capsys.readouterr().err
+
+
+def test_nowhere_to_write_is_found_out_first(tmp_path: Path, capsys) -> None:
+    (tmp_path / "file").write_text("in the way")
+    assert main(["plan", "quick", "--seeds", "1", "--out", str(tmp_path / "file")]) == 2
+    captured = capsys.readouterr()
+    assert "cannot be written to" in captured.err
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("change", [["control.inner=closed-form", "learning.num_parameters=1000"],
+                                    ["control.inner=closed-form", "device.deadline_s=60"],
+                                    ["control.inner=closed-form-taylor"], ["control.inner=printed"]])  # fmt: skip
+def test_every_inner_solution_runs_silently(tmp_path: Path, change: list[str]) -> None:
+    """Warnings are errors here."""
+    overrides = [part for setting in change for part in ("--set", setting)]
+    arguments = ["plan", "quick", "--rounds", "3", "--seeds", "1", "--policy", "qccf", "--out", str(tmp_path)]
+    assert main([*arguments, *overrides]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["paper-table"], "needs 28 Mb/s"),
+        (["quick", "--seeds", "0"], "--seeds 0 is out of range"),
+        (["quick", "--rounds", "0"], "federation.rounds = 0"),
+        (["quick", "--policy", "best"], "policy 'best' is not one of"),
+        (["nothing"], "neither a preset"),
+    ],
+)
+def test_plan_refuses_with_one_sentence(tmp_path: Path, capsys, arguments: list[str], words: str) -> None:
+    assert main(["plan", *arguments, "--out", str(tmp_path / "out")]) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert captured.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()

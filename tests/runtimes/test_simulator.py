@@ -1,0 +1,156 @@
+"""A run's numbers, and what an empty round or a lost upload does to it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import qccf
+from qccf.core.errors import ConfigError
+from qccf.policies.registry import POLICIES
+from qccf.quantization.registry import CODECS
+from qccf.rounds.world import build_world
+from qccf.runtimes.clients import Clients, resolve_device, resolve_precision
+from qccf.runtimes.simulator import simulate
+from qccf.settings.loading import load_scenario
+from tests.helpers.tiny import tiny_dataset, tiny_scenario
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_trains_and_its_ledger_adds_up(policy: str) -> None:
+    run = qccf.simulate(tiny_scenario(), policy, dataset=tiny_dataset())
+    rounds, clients = run.rounds, run.clients
+    assert len(rounds) == 8
+    assert len(clients) == 8 * 5
+    energy = (clients["compute_energy_j"] + clients["upload_energy_j"]).groupby(clients["round"]).sum()
+    np.testing.assert_allclose(rounds["energy_j"], energy)
+    np.testing.assert_allclose(rounds["cumulative_energy_j"], rounds["energy_j"].cumsum())
+    assert (rounds["participants"] == clients["participated"].groupby(clients["round"]).sum()).all()
+    assert run.summary["energy_j"] == pytest.approx(rounds["energy_j"].sum())
+    assert run.finished
+    assert run.summary["synthetic"]
+    if policy != "principle":
+        assert run.summary["test_accuracy"] > 0.4
+        assert rounds["train_loss"].iloc[-1] < rounds["train_loss"].iloc[0]
+
+
+def test_an_empty_round_keeps_the_model_and_costs_nothing() -> None:
+    run = qccf.simulate(tiny_scenario("federation.rounds=1"), "tests.helpers.tiny:Nobody", dataset=tiny_dataset())
+    assert run.rounds["participants"].tolist() == [0]
+    assert run.summary["energy_j"] == 0.0
+    assert run.summary["mean_bits"] is None
+    scenario = tiny_scenario()
+    with Clients(scenario, tiny_dataset(), build_world(scenario, 0).dataset_sizes, 0) as clients:
+        np.testing.assert_array_equal(run.weights, clients.initial_weights())
+
+
+def test_lost_uploads_are_paid_for_and_not_aggregated() -> None:
+    """Principle at 16 bits: nobody makes the deadline, so the model stays and the energy is spent."""
+    run = qccf.simulate(
+        tiny_scenario("principle.initial_bits=16", "radio.gain_db=-8", "federation.rounds=2"),
+        "principle",
+        dataset=tiny_dataset(),
+    )
+    assert run.rounds["missed"].tolist() == [5, 5]
+    assert run.rounds["arrived"].tolist() == [0, 0]
+    assert run.rounds["train_loss"].isna().all()
+    assert run.summary["energy_j"] > 0.0
+    assert run.rounds["test_accuracy"].nunique() == 1
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_codec_trains(codec: str) -> None:
+    run = qccf.simulate(tiny_scenario(f"codec.name={codec}"), "qccf", dataset=tiny_dataset())
+    assert run.summary["codec"] == codec
+    assert run.summary["test_accuracy"] > 0.4
+    sent = run.clients[run.clients["arrived"]]
+    assert len(sent) > 0
+    if codec.endswith("entropy"):
+        assert (sent["payload_bits"] % 8 == 0).all()
+        assert (sent["payload_bits"] != sent["expected_bits"]).any()
+    else:
+        assert (sent["payload_bits"] == sent["expected_bits"]).all()
+        ranges = 6 if codec.endswith("block") else 1  # 650 values in blocks of 128
+        assert (sent["payload_bits"] == 650 * (sent["num_bits"] + 1) + 32 * ranges).all()
+    rate, power = sent["rate_bps"], run_power_w()
+    np.testing.assert_allclose(sent["upload_energy_j"], power * sent["payload_bits"] / rate)
+
+
+def run_power_w() -> float:
+    return tiny_scenario().radio.transmit_power_w
+
+
+def test_an_upload_that_turns_out_too_large_misses_its_deadline() -> None:
+    """Everybody plans for a quarter of what it sends, at a frequency that leaves no room for more."""
+    scenario = tiny_scenario("codec.name=tests.helpers.tiny:Optimist", "federation.rounds=3", "radio.bandwidth_hz=1e4")
+    run = qccf.simulate(scenario, "qccf", dataset=tiny_dataset())
+    late = run.clients[run.clients["missed"]]
+    assert len(late) > 0
+    assert (late["payload_bits"] > 3 * late["expected_bits"]).all()
+    assert not late["arrived"].any()
+    np.testing.assert_allclose(late["latency_s"], scenario.device.deadline_s)
+    assert late["loss"].isna().all()
+    assert (late["upload_energy_j"] > 0).all()
+
+
+def test_the_floor_is_computing_alone() -> None:
+    run = qccf.simulate(tiny_scenario(), "qccf", dataset=tiny_dataset())
+    d = tiny_scenario().device
+    sizes = run.clients["dataset_size"]
+    by_hand = (d.energy_coefficient * 2 * d.cycles_per_sample * sizes * d.frequency_min_hz**2).sum()
+    assert run.summary["floor_j"] == pytest.approx(by_hand)
+
+
+def test_evaluation_can_be_rarer_but_the_last_round_counts() -> None:
+    run = qccf.simulate(tiny_scenario("evaluation.every=3"), "qccf", dataset=tiny_dataset())
+    seen = run.rounds["test_accuracy"].notna()
+    assert (run.rounds["round"][seen] + 1).tolist() == [3, 6, 8]
+
+
+def test_callbacks_see_every_round() -> None:
+    seen = []
+    qccf.simulate(
+        tiny_scenario(), "qccf", dataset=tiny_dataset(), callbacks=[lambda p: seen.append(p.ledger.last["round"])]
+    )
+    assert seen == list(range(8))
+
+
+def test_the_folder_can_be_read_back_and_run_again(tmp_path: Path) -> None:
+    run = simulate(tiny_scenario(), "same-size", seed=4, out=tmp_path, dataset=tiny_dataset())
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "rounds.parquet"), run.rounds)
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "clients.parquet"), run.clients)
+    assert json.loads((tmp_path / "summary.json").read_text()) == run.summary
+    back = load_scenario(tmp_path / "scenario.toml")
+    assert back.policy.name == "same-size"
+    assert back.federation.seed == 4
+    again = simulate(back, dataset=tiny_dataset())
+    pd.testing.assert_frame_equal(again.rounds, run.rounds, check_exact=True)
+
+
+def test_seeds_differ() -> None:
+    first, second = (qccf.simulate(tiny_scenario(), "qccf", seed=s, dataset=tiny_dataset()) for s in (0, 1))
+    assert first.summary["energy_j"] != second.summary["energy_j"]
+
+
+def test_precision_and_device() -> None:
+    assert resolve_precision("bf16", "cpu") == "bf16"
+    assert resolve_precision("auto", "cpu") in ("fp32", "bf16")
+    assert resolve_device("cpu") == "cpu"
+    if resolve_device("auto") == "cpu":
+        with pytest.raises(ConfigError, match="no CUDA device"):
+            resolve_device("cuda")
+
+
+def test_a_codec_of_ones_own() -> None:
+    name = "codec.name=examples.custom_codec:HalfFloats"
+    run = qccf.simulate(tiny_scenario(name, "radio.bandwidth_hz=3e5"), "qccf", dataset=tiny_dataset())
+    assert run.summary["test_accuracy"] > 0.4
+    assert (run.clients["payload_bits"][run.clients["arrived"]] == 16 * 650).all()
+
+
+def test_a_size_that_does_not_grow_with_the_bits_must_be_listed() -> None:
+    name = "codec.name=tests.conformance.test_codecs:AsItIs"
+    with pytest.raises(ConfigError, match=r"states 0·q \+ 20800 bits, but an affine size grows"):
+        qccf.simulate(tiny_scenario(name), "qccf", dataset=tiny_dataset())
