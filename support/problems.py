@@ -1,4 +1,4 @@
-"""Random and typical rounds for tests and benchmarks."""
+"""Problems of one round, random and typical, for tests and benchmarks."""
 
 from dataclasses import replace
 
@@ -27,10 +27,21 @@ CONSTANTS = Constants(
 )
 
 
+def equal_statistics(
+    *sizes: float, norm_sq: float = 1.0, variance: float = 2.0, weight_range: float = 0.5
+) -> Statistics:
+    """Statistics of clients that differ only in their number of samples."""
+    n = len(sizes)
+    return Statistics(np.array(sizes), np.full(n, norm_sq), np.full(n, variance), np.full(n, weight_range))
+
+
 def random_problem(
     rng: np.random.Generator, num_clients: int | None = None, num_channels: int | None = None, below: float = 0.15
 ) -> RoundProblem:
-    """A round drawn wide: feasible and half-feasible links, few and many channels, queues above and below budget."""
+    """A random round: feasible and partly feasible links, few and many channels, queues above and below budget.
+
+    `below` is the probability that a queue is below its budget.
+    """
     clients = int(rng.integers(2, 11)) if num_clients is None else num_clients
     channels = int(rng.integers(1, 13)) if num_channels is None else num_channels
     typical_bps = 10 ** rng.uniform(7.3, 8.4)
@@ -58,7 +69,7 @@ def random_problem(
 
 
 def coded_problem(problem: RoundProblem, rng: np.random.Generator, *, listed: bool) -> RoundProblem:
-    """The same round with a codec of its own: other affine sizes, or sizes that are listed and grow unevenly."""
+    """The same round with another codec: other affine payload sizes, or `listed` sizes that grow irregularly."""
     s, c = problem.observation.statistics, problem.constants
     scales = 0.25 * c.num_parameters * np.square(s.weight_ranges) * 10 ** rng.uniform(-3, 0.5, s.num_clients)
     s = replace(s, error_scales=scales)
@@ -71,14 +82,14 @@ def coded_problem(problem: RoundProblem, rng: np.random.Generator, *, listed: bo
     return replace(problem, observation=replace(problem.observation, statistics=s), constants=c)
 
 
-def typical_problem(num_clients: int, num_channels: int, seed: int = 0, size_std: float = 300.0) -> RoundProblem:
-    """A round of the `femnist` preset, scaled: λ1 high enough that every channel is worth using."""
+def typical_problem(num_clients: int, num_channels: int, seed: int = 0) -> RoundProblem:
+    """A round of the `femnist` preset with other sizes. λ1 is high enough to make every channel worth using."""
     scenario = load_scenario(
         "femnist",
         [
             f"federation.num_clients={num_clients}",
             f"radio.num_channels={num_channels}",
-            f"data.dataset_size_std={size_std}",
+            "data.dataset_size_std=300",
         ],
     )
     world = build_world(scenario, seed)

@@ -1,4 +1,4 @@
-"""Bits and frequency of one pair: brute force, scipy, and the KKT conditions case by case."""
+"""Bits and frequency of one pair, compared with brute force, SciPy and the KKT conditions of each case."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def all_pairs(problem: RoundProblem) -> tuple[np.ndarray, np.ndarray]:
 
 
 def some_total(problem: RoundProblem, rng: np.random.Generator) -> float:
-    """An S that a round with the largest client in it could have."""
+    """A possible S of a round in which the largest client participates."""
     taken = int(rng.integers(1, len(problem.dataset_sizes) + 1))
     return float(max(problem.dataset_sizes[:taken].sum(), problem.dataset_sizes.max()))
 
@@ -56,7 +56,7 @@ def test_closed_form_is_the_exact_optimum_on_100_000_pairs() -> None:
     compared = 0
     while compared < 100_000:
         problem = random_problem(rng, num_clients=20, num_channels=20)
-        if compared % 800 == 0:  # every other round with another codec
+        if compared % 800 == 0:  # use another codec in every second round
             problem = coded_problem(problem, rng, listed=False)
         total = some_total(problem, rng)
         rows, columns = all_pairs(problem)
@@ -65,11 +65,11 @@ def test_closed_form_is_the_exact_optimum_on_100_000_pairs() -> None:
         np.testing.assert_allclose(closed.costs(total), exact.costs(total), rtol=1e-9)
         seen += np.bincount(relaxed_optimum(problem, total, rows, columns, case_five="iterated").case, minlength=6)
         compared += len(rows)
-    assert (seen > 500).all(), f"every case and the infeasible one must occur: {seen}"
+    assert (seen > 500).all(), f"all five cases and infeasible pairs must occur: {seen}"
 
 
 def test_relaxed_optimum_is_scipys() -> None:
-    """Minimise J3(q, S(q)) over real q with a bounded scalar search that knows none of the cases."""
+    """Minimise J3(q, S(q)) over real q with a bounded scalar search, independently of the cases."""
     rng = np.random.default_rng(23)
     checked = 0
     for _ in range(12):
@@ -98,7 +98,7 @@ def test_relaxed_optimum_is_scipys() -> None:
 
 @pytest.mark.parametrize("case", [1, 2, 3, 4, 5])
 def test_kkt_conditions(case: int) -> None:
-    """Feasibility, dual sign, complementarity and stationarity, each by itself. Paper: the KKT conditions of P3.2''."""
+    """Feasibility, dual sign, complementarity and stationarity, separately. Paper: the KKT conditions of P3.2''."""
     rng = np.random.default_rng(24)
     tested = 0
     while tested < 200:
@@ -119,7 +119,7 @@ def test_kkt_conditions(case: int) -> None:
         assert (f >= c.frequency_min_hz).all()
         assert (f <= c.frequency_max_hz * (1 + 1e-9)).all()
 
-        # Multipliers from stationarity in f: 2Vα·f³ = κ1 where f is inner; κ2, κ3 take up the rest at the bounds.
+        # Multipliers from stationarity in f: 2Vα·f³ = κ1 between the limits of f; κ2 and κ3 are the rest at the limits.
         gain = marginal_gain(q, t.gain)
         kappa_1 = np.where(slack > 1e-9, 0.0, prices.of_speed(f)) if case in (1, 5) else gain - prices.upload
         kappa_1 = np.zeros_like(q) if case == 2 else kappa_1
@@ -164,6 +164,6 @@ def test_taylor_step_from_the_optimum_stays_there() -> None:
         np.testing.assert_allclose(step.num_bits[fifth], iterated.num_bits[fifth], rtol=1e-6)
         near = relaxed_optimum(problem, total, rows, columns, case_five="taylor", last_bits=iterated.num_bits * 1.02)
         error = np.abs(near.num_bits - iterated.num_bits)[fifth]
-        assert (error <= 0.02 * iterated.num_bits[fifth]).all(), "a step must not move away"
+        assert (error <= 0.02 * iterated.num_bits[fifth]).all(), "a step must not move away from the optimum"
         moved += int(fifth.sum())
     assert moved > 100

@@ -1,4 +1,4 @@
-"""Participants and channels: every solver against brute force and against each other."""
+"""Participants and channels: every solver compared with brute force and with the others."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,9 @@ import pytest
 from qccf.control.bits_exact import ExactPairs
 from qccf.control.channels_assignment import _certify, _Relaxation, _Search, _tangent, solve_assignment
 from qccf.control.channels_exhaustive import solve_exhaustive
-from qccf.control.channels_genetic import _cross, _fitness, _repair
+from qccf.control.channels_genetic import GeneticSettings, _cross, _fitness, _repair
 from qccf.control.matching import match_everyone
-from qccf.control.problem import RoundProblem, objective
+from qccf.control.problem import Allocation, RoundProblem, objective
 from qccf.control.solve import solve_round
 from qccf.core.errors import ConfigError, SolverError
 from support.problems import coded_problem, random_problem, typical_problem
@@ -50,7 +50,7 @@ def test_listed_sizes_are_solved_exactly() -> None:
 def test_closed_forms_refuse_listed_sizes() -> None:
     rng = np.random.default_rng(16)
     problem = coded_problem(random_problem(rng), rng, listed=True)
-    with pytest.raises(ConfigError, match="needs a codec whose bits are affine"):
+    with pytest.raises(ConfigError, match="needs a codec whose payload bits are affine"):
         solve_round(problem, inner="closed-form")
 
 
@@ -62,13 +62,8 @@ def test_objective_is_the_papers_formula() -> None:
         by_hand = brute.objective(problem, decision.channels.tolist(), decision.num_bits.tolist())
         assert decision.certificate is not None
         assert decision.certificate.objective == pytest.approx(by_hand, rel=1e-12)
-        assert objective(problem, _as_allocation(decision)) == decision.certificate.objective
-
-
-def _as_allocation(decision):
-    from qccf.control.problem import Allocation
-
-    return Allocation(decision.channels, decision.num_bits)
+        allocation = Allocation(decision.channels, decision.num_bits)
+        assert objective(problem, allocation) == decision.certificate.objective
 
 
 def test_assignment_equals_exhaustive_on_a_thousand_rounds() -> None:
@@ -91,7 +86,7 @@ def test_assignment_equals_exhaustive_on_a_thousand_rounds() -> None:
 
 
 @pytest.mark.parametrize("below", [0.0, 1.0])
-def test_bound_holds_wherever_the_queues_stand(below: float) -> None:
+def test_bound_holds_above_and_below_the_budgets(below: float) -> None:
     rng = np.random.default_rng(14)
     for _ in range(60):
         problem = random_problem(rng, below=below)
@@ -125,8 +120,6 @@ def test_genetic_is_close_and_never_better() -> None:
 
 
 def test_elitism_never_hurts_on_average() -> None:
-    from qccf.control.channels_genetic import GeneticSettings
-
     plain, elite = [], []
     for seed in range(8):
         problem = typical_problem(10, 10, seed)
@@ -138,12 +131,12 @@ def test_elitism_never_hurts_on_average() -> None:
     assert np.mean(elite) <= np.mean(plain)
 
 
-def test_exhaustive_refuses_what_it_cannot_do() -> None:
+def test_exhaustive_refuses_too_many_clients() -> None:
     with pytest.raises(SolverError, match="at most 12 clients, but this problem has 13"):
         solve_round(random_problem(np.random.default_rng(0), num_clients=13, num_channels=2), solver="exhaustive")
 
 
-def test_nobody_reachable_is_the_empty_round() -> None:
+def test_a_round_without_reachable_clients_is_empty() -> None:
     problem = random_problem(np.random.default_rng(1), num_clients=5, num_channels=4)
     problem.observation.rates_bps[:] = 0.0
     for solver in ("assignment", "genetic", "exhaustive"):
@@ -155,7 +148,7 @@ def test_nobody_reachable_is_the_empty_round() -> None:
 
 
 def all_decisions(problem: RoundProblem) -> list[tuple[float, float, np.ndarray, np.ndarray]]:
-    """Every set that can be served: its S, its best value less the empty round's, its members and their channels."""
+    """Every feasible set of participants: S, best value minus that of the empty round, members and their channels."""
     pairs = ExactPairs(problem)
     num_clients = len(problem.dataset_sizes)
     found = []
@@ -169,7 +162,7 @@ def all_decisions(problem: RoundProblem) -> list[tuple[float, float, np.ndarray,
 
 
 def test_no_decision_of_a_node_is_below_the_nodes_bound() -> None:
-    """The certificate's own claim, node by node: any interval of S, any clients in or out, any μ."""
+    """A node's bound holds for any interval of S, any clients in or out, and any μ."""
     rng = np.random.default_rng(15)
     compared, tight = 0, 0
     for _ in range(60):
@@ -193,7 +186,7 @@ def test_no_decision_of_a_node_is_below_the_nodes_bound() -> None:
                 if low <= total <= high and set(np.flatnonzero(inside)) <= set(members) and not outside[members].any()
             ]
             if node is None:
-                assert not values, "a node was dropped that holds a decision"
+                assert not values, "a node that contains a decision was dropped"
                 continue
             natural = relaxation.marginal_bonus(*decisions[rng.integers(len(decisions))][2:])
             bonus = float(natural * rng.lognormal(0.0, 1.0) * rng.choice([1.0, 1.0, -1.0]))
@@ -204,18 +197,18 @@ def test_no_decision_of_a_node_is_below_the_nodes_bound() -> None:
                 tight += bound >= min(values) - 0.5 * scale
                 compared += 1
     assert compared > 300
-    assert tight > 30, "a bound that is always far off proves nothing"
+    assert tight > 30, "some bounds must be tight"
 
 
-class Blind(_Search):
-    """A search that never finds anything: the proof must hold without it."""
+class NeverFindsAnything(_Search):
+    """A search that ignores all candidates."""
 
     def offer(self, members: np.ndarray) -> None:
         pass
 
 
-def test_the_proof_does_not_lean_on_the_search() -> None:
-    """From the empty round as incumbent, branch and bound must still end below the optimum: no branch may be lost."""
+def test_the_proof_does_not_depend_on_the_search() -> None:
+    """Branch and bound without candidates must still end with a bound below the optimum: no branch may be lost."""
     rng = np.random.default_rng(16)
     compared = 0
     for _ in range(150):
@@ -228,7 +221,7 @@ def test_the_proof_does_not_lean_on_the_search() -> None:
         if root is None:
             continue
         optimum = min((value for _, value, _, _ in all_decisions(problem)), default=0.0)
-        search = Blind(problem, exact)
+        search = NeverFindsAnything(problem, exact)
         search.value = 0.3 * min(optimum, 0.0)
         bound = _certify(search, relaxation, root, small=True)
         if optimum < 0.0:
@@ -251,7 +244,7 @@ def test_large_decisions_are_no_worse_than_one_client_alone_or_nobody(clients: i
         assert bound <= value
 
 
-def test_the_average_bound_holds_and_is_sharp_for_a_lone_client() -> None:
+def test_the_average_bound_holds_and_is_exact_for_a_single_client() -> None:
     rng = np.random.default_rng(18)
     for _ in range(60):
         problem = random_problem(
@@ -275,7 +268,7 @@ def test_fitness_follows_its_exponent() -> None:
     assert _fitness(np.array([np.inf, np.inf]), 1.0).tolist() == [0.0, 0.0]
 
 
-def test_crossover_happens_as_often_as_told_and_keeps_the_genes_of_a_pair() -> None:
+def test_crossover_follows_its_probability_and_keeps_the_genes_of_a_pair() -> None:
     parents = np.arange(40).reshape(4, 10)
     assert (_cross(parents, 0.0, np.random.default_rng(0)) == parents).all()
     children = _cross(parents, 1.0, np.random.default_rng(0))
@@ -283,7 +276,7 @@ def test_crossover_happens_as_often_as_told_and_keeps_the_genes_of_a_pair() -> N
     assert (np.sort(children[[0, 2]], axis=0) == parents[[0, 2]]).all()
 
 
-def test_repair_keeps_the_fastest_channel_and_hands_on_the_others() -> None:
+def test_repair_keeps_the_fastest_channel_and_reassigns_the_others() -> None:
     rates = np.array([[5.0, 9.0, 1.0], [2.0, 2.0, 2.0], [3.0, 3.0, 3.0]])
     repaired = _repair(np.array([[0, 0, 0], [-1, 1, -1], [2, 1, 0]]), rates, np.random.default_rng(0))
     assert repaired[0, 1] == 0

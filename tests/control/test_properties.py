@@ -1,4 +1,6 @@
-"""Whatever the round looks like, a decision keeps every constraint of P2."""
+"""A decision satisfies every constraint of P2 in any round."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -53,8 +55,6 @@ def test_constraints(seed: int, solver: str, inner: str, clients: int, channels:
 def test_more_channels_never_hurt(seed: int) -> None:
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, 8, 8)
-    from dataclasses import replace
-
     narrow = replace(problem, observation=replace(problem.observation, rates_bps=problem.rates_bps[:, :4]))
     wide, tight = solve_round(problem).certificate, solve_round(narrow).certificate
     assert wide is not None

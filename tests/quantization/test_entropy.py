@@ -1,4 +1,4 @@
-"""Entropy-coded bodies: their size against the entropy, their forecast, and a refusal for each way to be wrong."""
+"""Entropy-coded payloads: size compared to the entropy, forecast, and one error class per kind of broken payload."""
 
 import struct
 
@@ -10,8 +10,8 @@ from qccf.quantization.entropy import ABSENT, coded, decoded, frequency_table, m
 from qccf.quantization.entropy_kernels import add_symbols, extra_bits
 from qccf.quantization.protocol import Codec
 from qccf.quantization.registry import build_codec
+from support.payloads import with_right_checksum
 from support.vectors import layered_vector
-from tests.quantization.test_wire import repaired
 
 LAYERS = [200, 10, 12_000, 27_790]
 COUNT = sum(LAYERS)
@@ -36,8 +36,8 @@ def test_the_forecast_is_the_real_size(num_bits: int) -> None:
     assert np.abs(bits[num_bits - 1] / real - 1.0).max() < 0.03
 
 
-def test_the_last_vector_tells_the_next_ones_size() -> None:
-    """Whatever its length and its largest value: the step follows the mean magnitude."""
+def test_the_last_vector_predicts_the_size_of_the_next() -> None:
+    """For any norm and any largest value, because the step is derived from the mean magnitude."""
     codec = build_codec("update+entropy", COUNT, LAYERS)
     last = layered_vector(LAYERS, seed=1)
     following = layered_vector(LAYERS, seed=2) * np.float32(3.7)
@@ -74,7 +74,7 @@ def test_a_vector_of_zeros_takes_a_few_bytes() -> None:
 
 
 def test_rounding_up_is_evenly_spread() -> None:
-    """How many values are rounded up hardly varies from key to key: the spread of independent draws would be 25."""
+    """The number of values rounded up hardly varies between keys. With independent draws its deviation would be 25."""
     vector = layered_vector(LAYERS)
     codec = build_codec("update+entropy", COUNT, LAYERS)
     ones = np.array([np.count_nonzero(codec.decode(codec.encode(vector, 1, key), 1)) for key in range(40)])
@@ -92,12 +92,12 @@ def test_extreme_magnitudes_survive() -> None:
             if num_bits > 1:
                 np.testing.assert_allclose(back, vector, rtol=1e-3)
     huge = np.zeros(300, dtype=np.float32)
-    huge[5] = 3.4e38  # lies between 4 and 5 steps, and 5 are more than a float32 can hold
+    huge[5] = 3.4e38  # between 4 and 5 steps; 5 steps exceed the largest float32
     codec = build_codec("model+entropy", 300, [300])
     back = [float(codec.decode(codec.encode(huge, 1, key), 1)[5]) for key in range(20)]
     assert max(back) == np.finfo(np.float32).max
     alone = np.zeros(100_000, dtype=np.float32)
-    alone[77] = -1.0  # far above the mean: the scale is an eighth of it
+    alone[77] = -1.0  # far above the mean, so the scale is an eighth of it
     codec = build_codec("model+entropy", 100_000, [100_000])
     for num_bits in (1, 2, 32):
         np.testing.assert_array_equal(codec.decode(codec.encode(alone, num_bits, 1), num_bits), alone)
@@ -112,8 +112,8 @@ def test_the_table_by_hand() -> None:
     np.testing.assert_array_equal(decoded(coded(symbols, table), table, 7), symbols)
 
 
-def test_symbols_and_the_bits_beside_them_by_hand() -> None:
-    """Index 15 is symbol 15, 16 and 17 are 16, 31 is 23, 32 to 35 are 24; each has a sign, then its low bits."""
+def test_symbols_and_extra_bits_by_hand() -> None:
+    """Index 15 has symbol 15; 16 and 17 have 16; 31 has 23; 32 to 35 have 24. Extra bits: sign, then low bits."""
     symbols = np.array([0, 15, 16, 16, 23, 24], dtype=np.int32)
     assert extra_bits(symbols) == 1 + 2 + 2 + 2 + 3
     fields = [(0b1, 1), (0b00, 2), (0b11, 2), (0b10, 2), (0b111, 3)]  # -15, 16, -17, 31, -35
@@ -138,7 +138,7 @@ def refused(payload: bytes, error: type[Exception], words: str) -> None:
     codec = prepared()[0]
     total = np.zeros(300)
     with pytest.raises(error, match=words) as raised:
-        codec.accumulate(repaired(payload), 3, 1.0, total)
+        codec.accumulate(with_right_checksum(payload), 3, 1.0, total)
     assert type(raised.value) is error
     assert not total.any()
 
@@ -149,17 +149,17 @@ def test_bad_tables_are_refused() -> None:
     def with_counts(words: int, symbols: int) -> bytes:
         return payload[:COUNTS_AT] + struct.pack("<IH", words, symbols) + payload[TABLE_AT:]
 
-    refused(with_counts(num_words, 0), wire.TableError, "0 symbols, and 1 to 40")
-    refused(with_counts(num_words, max_symbols(3) + 1), wire.TableError, "41 symbols, and 1 to 40")
-    refused(with_counts(2**32 - 1, num_symbols), wire.ShortPayloadError, "and its code ends at")
+    refused(with_counts(num_words, 0), wire.TableError, "0 symbols, but 1 to 40")
+    refused(with_counts(num_words, max_symbols(3) + 1), wire.TableError, "41 symbols, but 1 to 40")
+    refused(with_counts(2**32 - 1, num_symbols), wire.ShortPayloadError, "but its code words end at")
     table = payload[TABLE_AT : TABLE_AT + num_symbols]
     rest = payload[TABLE_AT + num_symbols :]
     absent = bytes([ABSENT]) * num_symbols
-    refused(payload[:TABLE_AT] + absent + rest, wire.TableError, "least entry of the payload's table is 255")
+    refused(payload[:TABLE_AT] + absent + rest, wire.TableError, "smallest entry of the payload's table is 255")
     none_first = bytes([max(1, entry) for entry in table])
-    refused(payload[:TABLE_AT] + none_first + rest, wire.TableError, "least entry of the payload's table is 1,")
+    refused(payload[:TABLE_AT] + none_first + rest, wire.TableError, "smallest entry of the payload's table is 1,")
     no_last = table[:-1] + bytes([ABSENT])
-    refused(payload[:TABLE_AT] + no_last + rest, wire.TableError, "ends with one that does not occur")
+    refused(payload[:TABLE_AT] + no_last + rest, wire.TableError, "ends with a symbol that does not occur")
 
 
 def test_bad_streams_are_refused() -> None:
@@ -172,13 +172,13 @@ def test_bad_streams_are_refused() -> None:
     longer = payload[:COUNTS_AT] + more + payload[TABLE_AT:words_at] + bytes([1, 2, 3, 4]) + payload[words_at:]
     refused(longer, wire.StreamError, "are not those of 300 symbols")
     none = struct.pack("<IH", 0, 1) + b"\0"
-    refused(payload[:COUNTS_AT] + none + b"\0", wire.TrailingBytesError, "and it ends at")
+    refused(payload[:COUNTS_AT] + none + b"\0", wire.TrailingBytesError, "but its data end at")
     unused = struct.pack("<IH", 1, 1) + b"\0" + struct.pack("<I", 5)
     refused(payload[:COUNTS_AT] + unused, wire.StreamError, "1 code words are not those of 300 symbols")
-    refused(payload[:-1], wire.ShortPayloadError, "and its symbols need")
-    refused(payload + b"\0", wire.TrailingBytesError, "and it ends at")
+    refused(payload[:-1], wire.ShortPayloadError, "but its symbols need")
+    refused(payload + b"\0", wire.TrailingBytesError, "but its data end at")
     refused(payload + bytes(5000), wire.TrailingBytesError, "at most")
     refused(payload[:COUNTS_AT], wire.ShortPayloadError, "at least 11 are needed")
     refused(payload[:16] + struct.pack("<f", np.nan) + payload[20:], wire.RangeError, "nan")
-    assert payload[-1] < 128, "these signs and low bits leave room in their last byte"
+    assert payload[-1] < 128, "the last byte has unused bits"
     refused(payload[:-1] + bytes([payload[-1] | 0x80]), wire.PaddingError, "unused bits")

@@ -1,4 +1,4 @@
-"""The compiled loops against readable NumPy, bit for bit, and the quality of their random numbers."""
+"""Compiled loops equal readable NumPy bit for bit; their random numbers are uniform and independent."""
 
 from itertools import pairwise
 
@@ -15,7 +15,7 @@ MASK = 2**32 - 1
 
 
 def reference_words(count: int, key: int) -> np.ndarray:
-    """The random words of values 0 … count - 1, in Python's integers."""
+    """The random words of values 0 … count - 1, computed with Python integers."""
     low, high = (int(half) for half in mixed_key(np.uint64(key)))
     words = []
     for i in range(count):
@@ -29,7 +29,7 @@ def reference_words(count: int, key: int) -> np.ndarray:
 
 
 def reference_fields(values: np.ndarray, value_range: float, num_bits: int, words: np.ndarray) -> np.ndarray:
-    """Index and sign of each value: fixed point in 31 bits where that suffices, else with a fraction of 20 bits."""
+    """Index and sign of each value: fixed point in 31 bits if that suffices, else with 20 fraction bits."""
     top = 2**num_bits - 1
     wide = num_bits > NARROW_BITS or value_range < 2.0**-90
     real, fraction_bits, ulp = (np.float64, 20, 2.0**-51) if wide else (np.float32, 31 - num_bits, 2.0**-22)
@@ -61,7 +61,7 @@ def test_kernels_equal_the_readable_version(num_bits: int, cuts: list[int]) -> N
     values = layered_vector([700, 300, 3000, 1000], seed=num_bits)
     bounds = np.array(cuts)
     if len(cuts) > 2:
-        values[1:2048] *= np.float32(1e-30)  # a range too small for float32 factors
+        values[1:2048] *= np.float32(1e-30)  # a range too small for a float32 scale
         values[2049:3003] = 0.0
     ranges = np.array([np.abs(values[a:b]).max() for a, b in pairwise(cuts)], dtype=np.float32)
     packed = np.full((5000 * (num_bits + 1) + 7) // 8, 0xAA, dtype=np.uint8)
@@ -123,18 +123,18 @@ def fill(key, words) -> None:
 
 
 def drawn(key: int, count: int) -> np.ndarray:
-    """Uniform numbers of a key."""
+    """Uniform random numbers of a key."""
     words = np.empty(count, dtype=np.uint32)
     fill(np.uint64(key), words)
     return words / 2.0**32
 
 
-def test_random_numbers_are_the_references() -> None:
+def test_random_numbers_equal_the_reference() -> None:
     np.testing.assert_array_equal(drawn(3, 50) * 2.0**32, reference_words(50, 3))
 
 
 def test_random_numbers_are_uniform_and_independent() -> None:
-    """Of 64 consecutive keys: bins, and correlation between keys, between neighbours and at round distances."""
+    """For 64 consecutive keys: histogram, and correlation between keys, between neighbours and at power-of-two lags."""
     count = 20_000
     draws = np.array([drawn(key, count) for key in range(64)])
     bins = np.array([np.bincount((row * 64).astype(int), minlength=64) for row in draws])

@@ -1,4 +1,4 @@
-"""Whatever the vector, its payload decodes to one that lies next to it; whatever the bytes, nothing breaks."""
+"""Any vector decodes to a neighbouring one; any bytes are decoded or refused with a PayloadError."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -7,6 +7,7 @@ from hypothesis.extra import numpy as arrays
 
 from qccf.quantization import wire
 from qccf.quantization.registry import CODECS, build_codec
+from support.payloads import with_right_checksum
 
 vectors = arrays.arrays(
     np.float32,
@@ -25,7 +26,7 @@ def test_every_value_moves_less_than_a_step_and_keeps_its_sign(
     codec = build_codec(name, len(vector), layers)
     payload = codec.encode(vector, num_bits, key)
     back = codec.decode(payload, num_bits)
-    scale = 2.0 * np.sqrt(codec.forecast(vector).error_scale / len(vector))  # the range, or the scale
+    scale = 2.0 * np.sqrt(codec.forecast(vector).error_scale / len(vector))  # the range or the scale
     if "block" in name and "entropy" not in name:
         scale = float(np.abs(vector).max())
     step = scale / (2.0**num_bits - 1.0)
@@ -34,7 +35,7 @@ def test_every_value_moves_less_than_a_step_and_keeps_its_sign(
     assert not back[vector == 0.0].any()
     if codec.affine and len(vector) <= 128:
         peak = np.abs(vector).argmax()
-        assert back[peak] == vector[peak], "the largest magnitude is the top knob"
+        assert back[peak] == vector[peak], "the largest magnitude gets the top index"
     again = codec.encode(vector, num_bits, key)
     assert again == payload
 
@@ -45,8 +46,7 @@ def test_any_bytes_are_refused_or_decoded(data: st.DataObject, name: str, num_bi
     codec = build_codec(name, 20, [15, 5])
     body = data.draw(st.binary(max_size=120))
     header = wire.HEADER.pack(wire.MAGIC, wire.VERSION, list(CODECS).index(name), num_bits, 20, 0)
-    payload = header + body
-    payload = header[:12] + wire.checksum(payload).to_bytes(4, "little") + body
+    payload = with_right_checksum(header + body)
     try:
         back = codec.decode(payload, num_bits)
     except wire.PayloadError:

@@ -1,4 +1,4 @@
-"""The wire: exact sizes, the bytes of an example by hand, and a refusal of its own for each thing that can be wrong."""
+"""The payload format: exact sizes, the bytes of one example, and an error class for each kind of broken payload."""
 
 import struct
 import subprocess
@@ -11,22 +11,18 @@ from qccf.core.errors import ConfigError, DivergedError
 from qccf.quantization import wire
 from qccf.quantization.protocol import Codec
 from qccf.quantization.registry import CODECS, build_codec
+from support.payloads import with_right_checksum
 from support.vectors import layered_vector
 
 SIZES = [1, 2, 3, 7, 8, 9, 31, 63, 64, 65, 127, 1000, 2047, 2048, 2049, 4097]
 
 
-def repaired(payload: bytes) -> bytes:
-    """The same bytes with the checksum that they ought to have."""
-    return payload[:12] + struct.pack("<I", wire.checksum(payload)) + payload[16:]
-
-
 def with_field(payload: bytes, place: int, content: bytes) -> bytes:
-    return repaired(payload[:place] + content + payload[place + len(content) :])
+    return with_right_checksum(payload[:place] + content + payload[place + len(content) :])
 
 
 @pytest.mark.parametrize("num_bits", range(1, 33))
-def test_no_slack_for_any_number_of_bits_and_values(num_bits: int) -> None:
+def test_sizes_are_exact_for_any_number_of_bits_and_values(num_bits: int) -> None:
     for count in SIZES:
         vector = layered_vector([count], seed=count)
         for name, ranges in (("model", 1), ("update+block", -(-count // 128))):
@@ -41,7 +37,7 @@ def test_no_slack_for_any_number_of_bits_and_values(num_bits: int) -> None:
 
 
 def test_an_example_by_hand() -> None:
-    """q = 2, range 3: the knobs are 0, 1, 2 and 3, so no value needs rounding."""
+    """With q = 2 and range 3 the levels are 0, 1, 2 and 3, so no value needs rounding."""
     codec = build_codec("model", 5, [5])
     payload = codec.encode(np.array([3, -1, 0, 2, -3], dtype=np.float32), 2, 99)
     fields = 0b011 | 0b101 << 3 | 0b000 << 6 | 0b010 << 9 | 0b111 << 12
@@ -51,8 +47,8 @@ def test_an_example_by_hand() -> None:
     assert codec.decode(payload, 2).tolist() == [3.0, -1.0, 0.0, 2.0, -3.0]
 
 
-def test_E9_the_largest_magnitude_is_always_the_top_knob() -> None:
-    """Also where the factor that takes it there is no float: it is rounded up then, not to the nearest."""
+def test_E9_the_largest_magnitude_always_gets_the_top_index() -> None:
+    """Also if the scale is not exactly representable: it is then rounded up, not to nearest."""
     rng = np.random.default_rng(0)
     for count, num_bits, repeats in ((64, 14, 500), (64, 16, 500), (200_000, 17, 20), (200_000, 32, 20)):
         codec = build_codec("model", count, [count])
@@ -61,7 +57,7 @@ def test_E9_the_largest_magnitude_is_always_the_top_knob() -> None:
             np.testing.assert_array_equal(codec.decode(codec.encode(vector, num_bits, key), num_bits), vector)
 
 
-def test_a_codec_is_built_without_what_only_payloads_need() -> None:
+def test_building_a_codec_imports_no_compiled_packages() -> None:
     code = (
         "import sys; from qccf.quantization.registry import CODECS, build_codec;"
         "[build_codec(name, 5, [2, 3]) for name in CODECS];"
@@ -71,7 +67,7 @@ def test_a_codec_is_built_without_what_only_payloads_need() -> None:
 
 
 def test_the_checksum_is_fixed() -> None:
-    """Another machine or library version must read what this one wrote."""
+    """Other machines and library versions must read payloads written by this one."""
     payload = build_codec("model", 5, [5]).encode(np.array([3, -1, 0, 2, -3], dtype=np.float32), 2, 99)
     assert payload[12:16].hex() == "9cf2e97f"
 
@@ -85,13 +81,13 @@ def small() -> tuple[Codec, bytes]:
     ("place", "content", "error", "words"),
     [
         (0, b"QCCE", wire.MagicError, "begins with b'QCCE', not with b'QCCF'"),
-        (4, b"\x02", wire.VersionError, "version 2, and only version 1"),
-        (5, b"\x03", wire.CodecError, "codec 3, and codec 0"),
-        (6, b"\x00\x00", wire.NumBitsError, "0 bits an index, and 1 to 32"),
-        (6, b"\x21\x00", wire.NumBitsError, "33 bits an index, and 1 to 32"),
-        (6, b"\x05\x00", wire.NumBitsError, "5 bits an index, and 4"),
-        (8, b"\xff\xff\xff\xff", wire.OversizeError, "4,294,967,295 values, and the model has 13"),
-        (8, b"\x0c\x00\x00\x00", wire.CountError, "12 values, and the model has 13"),
+        (4, b"\x02", wire.VersionError, "version 2, but only version 1"),
+        (5, b"\x03", wire.CodecError, "codec 3, but codec 0"),
+        (6, b"\x00\x00", wire.NumBitsError, "0 bits per index, but 1 to 32"),
+        (6, b"\x21\x00", wire.NumBitsError, "33 bits per index, but 1 to 32"),
+        (6, b"\x05\x00", wire.NumBitsError, "5 bits per index, but 4"),
+        (8, b"\xff\xff\xff\xff", wire.OversizeError, "4,294,967,295 values, but the model has 13"),
+        (8, b"\x0c\x00\x00\x00", wire.CountError, "12 values, but the model has 13"),
         (16, struct.pack("<f", np.nan), wire.RangeError, "range 0 of the payload is nan"),
         (16, struct.pack("<f", np.inf), wire.RangeError, "range 0 of the payload is inf"),
         (16, struct.pack("<f", -1.0), wire.RangeError, r"range 0 of the payload is -1\.0"),
@@ -99,7 +95,7 @@ def small() -> tuple[Codec, bytes]:
         (28, b"\x80", wire.PaddingError, "its 7 unused bits must be 0"),
     ],
 )
-def test_each_wrong_field_has_its_own_refusal(place: int, content: bytes, error: type[Exception], words: str) -> None:
+def test_each_wrong_field_raises_its_own_error(place: int, content: bytes, error: type[Exception], words: str) -> None:
     codec, payload = small()
     total = np.zeros(13)
     for bad in (with_field(payload, place, content), bytearray(with_field(payload, place, content))):
@@ -117,14 +113,14 @@ def test_wrong_lengths_and_damage_are_refused() -> None:
         with pytest.raises(wire.ShortPayloadError, match=f"has {length} bytes, less than its header of 16"):
             codec.decode(payload[:length], 4)
     for length in range(16, len(payload)):
-        with pytest.raises(wire.ShortPayloadError, match=f"body has {length - 16} bytes, and at least 13"):
-            codec.decode(repaired(payload[:length]), 4)
-    with pytest.raises(wire.TrailingBytesError, match="body has 14 bytes, and at most 13"):
-        codec.decode(repaired(payload + b"\0"), 4)
+        with pytest.raises(wire.ShortPayloadError, match=f"body has {length - 16} bytes, but at least 13"):
+            codec.decode(with_right_checksum(payload[:length]), 4)
+    with pytest.raises(wire.TrailingBytesError, match="body has 14 bytes, but at most 13"):
+        codec.decode(with_right_checksum(payload + b"\0"), 4)
     for bit in range(8 * 12, 8 * len(payload)):
         damaged = bytearray(payload)
         damaged[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(wire.ChecksumError, match="and its bytes give"):
+        with pytest.raises(wire.ChecksumError, match="but its bytes give"):
             codec.decode(damaged, 4)
 
 
@@ -136,7 +132,7 @@ def test_the_checksum_covers_the_header() -> None:
         assert wire.checksum(other) != wire.checksum(payload)
 
 
-def test_any_view_of_the_bytes_will_do() -> None:
+def test_payloads_are_read_from_any_kind_of_buffer() -> None:
     codec, payload = small()
     expected = codec.decode(payload, 4)
     spread = bytes(b for byte in payload for b in (byte, 0))
@@ -146,7 +142,7 @@ def test_any_view_of_the_bytes_will_do() -> None:
         assert codec.size_bits(view) == 13 * 5 + 32
 
 
-def test_sizes_of_nonsense_are_refused() -> None:
+def test_size_of_broken_payloads_is_refused() -> None:
     codec, payload = small()
     with pytest.raises(wire.ShortPayloadError, match="has 3 bytes"):
         codec.size_bits(payload[:3])
@@ -155,7 +151,7 @@ def test_sizes_of_nonsense_are_refused() -> None:
 
 
 @pytest.mark.parametrize("name", list(CODECS))
-def test_what_cannot_be_encoded_is_refused(name: str) -> None:
+def test_invalid_input_of_encode_is_refused(name: str) -> None:
     codec = build_codec(name, 6, [2, 4])
     for bad in (np.nan, np.inf, -np.inf):
         vector = np.array([1.0, 0.0, 2.0, bad, 0.5, 0.1], dtype=np.float32)
@@ -184,7 +180,7 @@ def test_what_cannot_be_encoded_is_refused(name: str) -> None:
         ({"num_parameters": 5, "layer_sizes": [5], "colour": 1}, "unexpected keyword argument 'colour'"),
     ],
 )
-def test_impossible_codecs_get_a_sentence(arguments: dict[str, object], words: str) -> None:
+def test_invalid_codec_options_are_refused(arguments: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         build_codec("block", **arguments)
 
@@ -199,7 +195,7 @@ def test_impossible_codecs_get_a_sentence(arguments: dict[str, object], words: s
         ("tests.helpers.broken_module:X", "ZeroDivisionError"),
     ],
 )
-def test_a_codec_that_is_none_gets_a_sentence(name: str, words: str) -> None:
+def test_names_that_are_no_codec_are_refused(name: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         build_codec(name, 5, [5])
 

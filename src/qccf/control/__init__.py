@@ -1,1 +1,1 @@
-"""The round's optimisation problem and its solvers. Paper: Sections III and V."""
+"""The optimisation problem of a round and its solvers. Paper: Sections III and V."""

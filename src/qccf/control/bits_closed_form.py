@@ -1,13 +1,13 @@
-"""P3.2 by the paper's five cases, corrected, vectorised over pairs.
+"""P3.2 solved by the paper's five cases, with its errata corrected, vectorised over client-channel pairs.
 
-One more bit lowers the error term and raises the energy. In the paper's own scaling (J3 differentiated by q, times
-v/Z) the optimum balances
+One more bit lowers the error term and raises the energy. In the paper's scaling (the derivative of J3 with respect to
+q, times v/Z) gain and cost are equal at the optimum:
 
-    X(q) = v·k·ln 2·2^q / (2^q - 1)³        what one more bit gains, k = 2·error/(S·Z)
-    pV + κ1                                 what it costs: transmitting, and κ1 for making the deadline tighter
+    X(q) = v·k·ln 2·2^q / (2^q - 1)³        gain of one more bit, k = 2·error/(S·Z)
+    pV + κ1                                 its cost: pV for transmitting, κ1 for the tighter deadline
 
-with κ1 = 2Vα·f³ wherever the deadline binds at an inner frequency. The cases are the ways in which the bounds of q
-and f can be active.
+where κ1 = 2Vα·f³ if the deadline binds and f is strictly between its limits. The five cases differ in which bounds
+of q and f are active.
 
 Paper: Section V-C. Deviates: E2, E3, E4, E5, E7.
 """
@@ -21,17 +21,17 @@ from qccf.core.contracts import MAX_NUM_BITS, FloatArray, IntArray
 
 LN2 = float(np.log(2.0))
 NEWTON_STEPS = 60
-PLENTY = 2.0 * MAX_NUM_BITS
-"""Where a deadline leaves room for more bits than anybody wants, this many stand for it."""
+BITS_CAP = 2.0 * MAX_NUM_BITS
+"""Upper limit for the number of bits that the deadline allows. It is never optimal and avoids overflow in 2^q."""
 
 CaseFive = Literal["iterated", "taylor"]
 
 
 class Terms(NamedTuple):
-    """What the five cases are written in, one entry a pair.
+    """The quantities in which the five cases are written, one entry per pair.
 
-    `gain` is A4·pV: the factor of 2^q/(2^q - 1)³ in X(q). `slack_bits` is v·T_max less the payload's overhead, and
-    `cycle_bits` is v·τ_e·γ·D: bits that the link could carry while the CPU runs one pass at 1 Hz.
+    `gain` is A4·pV, the factor of 2^q/(2^q - 1)³ in X(q). `slack_bits` is v·T_max minus the payload's overhead.
+    `cycle_bits` is v·τ_e·γ·D, the bits that the link could send while the CPU runs all cycles at 1 Hz.
     """
 
     gain: FloatArray
@@ -40,7 +40,7 @@ class Terms(NamedTuple):
 
 
 class Prices(NamedTuple):
-    """What a bit costs: `upload` is pV, `speed` 2Vα, of which the third power of a frequency is κ1."""
+    """The cost of one more bit: `upload` is pV, `speed` is 2Vα, and κ1 = speed·f³."""
 
     slope_bits: float
     upload: float
@@ -56,12 +56,12 @@ class Prices(NamedTuple):
         )
 
     def of_speed(self, frequency_hz: Any) -> Any:
-        """κ1 at an inner frequency."""
+        """κ1 at a frequency strictly between the limits."""
         return self.speed * frequency_hz**3
 
 
 class Relaxed(NamedTuple):
-    """The optimum of the relaxed problem: real bits, frequency, which case (0 = infeasible)."""
+    """The optimum of the relaxed problem: real-valued bits, frequency, number of the case (0 = infeasible)."""
 
     num_bits: FloatArray
     frequencies_hz: FloatArray
@@ -80,7 +80,7 @@ def terms(problem: RoundProblem, total: Any, rows: Any, columns: Any) -> Terms:
 
 
 def marginal_gain(num_bits: Any, gain: Any) -> Any:
-    """X(q): what one more bit takes off the error term, times v/Z."""
+    """X(q): the decrease of the error term per additional bit, times v/Z."""
     power = np.exp2(num_bits)
     return gain * power / (power - 1.0) ** 3
 
@@ -92,11 +92,12 @@ def marginal_gain_slope(num_bits: Any, gain: Any) -> Any:
 
 
 def unconstrained_bits(gain: Any, price: float) -> FloatArray:
-    """Bits with no deadline in the way (Case 2): x = 2^q - 1 is the positive root of x³ - A4·x - A4 = 0.
+    """Bits where the deadline does not bind (Case 2): x = 2^q - 1 is the positive root of x³ - A4·x - A4 = 0.
 
-    Three real roots for A4 ≥ 27/4, where the trigonometric form gives the largest; one below, by Cardano's formula.
+    For A4 ≥ 27/4 there are three real roots, and the trigonometric formula gives the largest. Below that there is one
+    real root, given by Cardano's formula.
 
-    Deviates: E5; the printed square root is of a negative number for A4 > 27/4, which is q > 2.
+    Deviates: E5; for A4 > 27/4, that is q > 2, the printed formula takes the square root of a negative number.
     """
     a4 = np.maximum(np.asarray(gain, dtype=float) / price, 0.0)
     inner = 0.25 - a4 / 27.0
@@ -111,12 +112,12 @@ def unconstrained_bits(gain: Any, price: float) -> FloatArray:
 def relaxed_optimum(
     problem: RoundProblem, total: Any, rows: Any, columns: Any, *, case_five: CaseFive, last_bits: Any = np.nan
 ) -> Relaxed:
-    """The five cases. `last_bits` are where the Taylor step of Case 5 starts, NaN for "nowhere yet"."""
+    """The relaxed optimum of each pair. The Taylor step of Case 5 starts at `last_bits`; NaN means no last bits."""
     c = problem.constants
     t = terms(problem, total, rows, columns)
     prices = Prices.of(problem)
-    bits_slow = np.minimum((t.slack_bits - t.cycle_bits / c.frequency_min_hz) / prices.slope_bits, PLENTY)
-    bits_fast = np.minimum((t.slack_bits - t.cycle_bits / c.frequency_max_hz) / prices.slope_bits, PLENTY)
+    bits_slow = np.minimum((t.slack_bits - t.cycle_bits / c.frequency_min_hz) / prices.slope_bits, BITS_CAP)
+    bits_fast = np.minimum((t.slack_bits - t.cycle_bits / c.frequency_max_hz) / prices.slope_bits, BITS_CAP)
     feasible = bits_fast >= 1.0
 
     first_hz = np.maximum(c.frequency_min_hz, _frequency_at(1.0, t, prices))
@@ -156,7 +157,7 @@ def relaxed_optimum(
 
 
 def _frequency_at(num_bits: Any, t: Terms, prices: Prices) -> FloatArray:
-    """The frequency at which the deadline just binds; infinite where the upload alone takes too long."""
+    """The frequency that finishes exactly at the deadline; infinite where the upload alone takes too long."""
     room = t.slack_bits - prices.slope_bits * num_bits
     return np.where(room > 0.0, t.cycle_bits / np.where(room > 0.0, room, 1.0), np.inf)
 
@@ -164,10 +165,10 @@ def _frequency_at(num_bits: Any, t: Terms, prices: Prices) -> FloatArray:
 def _case_five(
     t: Terms, low: FloatArray, high: FloatArray, prices: Prices, method: CaseFive, start: FloatArray
 ) -> FloatArray:
-    """Bits where the deadline binds at an inner frequency: the root between the ends.
+    """Bits where the deadline binds and f is strictly between its limits: the root of `_excess` in [low, high].
 
-    Paper: one first-order step from the client's last bits; here kept between the ends, outside which f leaves its
-    range, and started halfway for a client that has no last bits.
+    Paper: one first-order step from the client's last bits. Here the step is kept in [low, high], because f leaves
+    its range outside, and it starts in the middle for a client without last bits.
     """
     if method == "iterated":
         return _solve_case_five(t, low, high, prices)
@@ -178,13 +179,13 @@ def _case_five(
 
 
 def _inside(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The interval a hair shorter at both ends, away from where a term has a pole."""
+    """The interval, slightly shortened at both ends, because a term has a pole there."""
     width = high - low
     return low + 1e-9 * width, high - 1e-9 * width
 
 
 def _excess(num_bits: FloatArray, t: Terms, prices: Prices) -> tuple[FloatArray, FloatArray]:
-    """X(q) - pV - 2Vα·f(q)³ and its derivative: falls from positive to negative across Case 5."""
+    """X(q) - pV - 2Vα·f(q)³ and its derivative. It falls from positive to negative between the ends of Case 5."""
     room = t.slack_bits - prices.slope_bits * num_bits
     speed = prices.of_speed(t.cycle_bits / room)
     value = marginal_gain(num_bits, t.gain) - prices.upload - speed
@@ -193,7 +194,7 @@ def _excess(num_bits: FloatArray, t: Terms, prices: Prices) -> tuple[FloatArray,
 
 
 def _solve_case_five(t: Terms, low: FloatArray, high: FloatArray, prices: Prices) -> FloatArray:
-    """Newton's method kept inside a shrinking bracket, to convergence."""
+    """Newton's method until convergence. A step that leaves the shrinking bracket is replaced by a bisection."""
     guess = 0.5 * (low + high)
     for _ in range(NEWTON_STEPS):
         value, derivative = _excess(guess, t, prices)
@@ -208,7 +209,7 @@ def _solve_case_five(t: Terms, low: FloatArray, high: FloatArray, prices: Prices
 
 
 class ClosedFormPairs:
-    """The closed form as a pair model: relaxed optimum, then the better whole number of bits beside it."""
+    """The closed form as a `PairModel`: the relaxed optimum, rounded to the cheaper neighbouring integer."""
 
     def __init__(
         self, problem: RoundProblem, last_bits: IntArray | None = None, case_five: CaseFive = "iterated"
@@ -242,7 +243,7 @@ class ClosedFormPairs:
         return np.where(np.isfinite(costs), num_bits, 0)
 
     def _rounded(self, total: Any, rows: Any, columns: Any) -> tuple[IntArray, FloatArray]:
-        """The cheaper of the two whole numbers around the relaxed optimum, among those that meet the deadline."""
+        """The cheaper of the two integers next to the relaxed optimum that meets the deadline, and its cost."""
         p = self.problem
         relaxed = self._relaxed(total, rows, columns)
         defined = np.isfinite(relaxed)

@@ -1,9 +1,9 @@
-"""P3.2 exactly: the best whole number of bits of every client-channel pair, from a table over q.
+"""P3.2 solved exactly: the best integer number of bits of every client-channel pair, from a table over q.
 
-For a fixed q the optimal frequency is known (the slowest that meets the deadline), so a pair's cost is a constant
-plus error·e(q)/S: the table of those constants is made once a round, and the best cost for any S is one pass over
-it. As the smallest of several straight lines, that cost is concave in 1/S, which the certificate of
-`channels_assignment` rests on.
+For a fixed q the optimal frequency is known (the slowest that meets the deadline), so a pair's cost is a constant plus
+error·e(q)/S. The table of these constants is computed once per round, and the best cost for any S takes one pass over
+it. This cost is the minimum of several straight lines in 1/S and therefore concave in 1/S; the certificate of
+`channels_assignment` depends on that.
 """
 
 from typing import Any
@@ -14,11 +14,11 @@ from qccf.control.problem import RoundProblem
 from qccf.core.contracts import MAX_NUM_BITS, BoolArray, FloatArray, IntArray
 
 _BLOCK_ELEMENTS = 1 << 16
-"""Table entries handled at once: few enough to stay in cache, many enough to hide the interpreter."""
+"""Table entries processed at once: few enough for the cache, many enough to make the interpreter's cost negligible."""
 
 
 class ExactPairs:
-    """Costs and bits of all pairs [client, channel] as functions of S, the data that takes part."""
+    """Costs and bits of all pairs [client, channel] as functions of S, the samples of all participants."""
 
     def __init__(self, problem: RoundProblem) -> None:
         self.problem = problem
@@ -34,11 +34,11 @@ class ExactPairs:
             self._fixed[rows[:, 0, 0]] = problem.energy_costs(levels, rows, columns)
 
     def feasible(self) -> BoolArray:
-        """Which pairs [client, channel] can deliver one bit a parameter within the deadline."""
+        """Which pairs [client, channel] can deliver one bit per parameter within the deadline."""
         return np.isfinite(self._fixed[:, 0, :])
 
     def cheapest_energy(self) -> FloatArray:
-        """V times the least energy that each client can take part with; infinite where it cannot."""
+        """V times the least energy with which each client can participate; infinite where it cannot."""
         return np.asarray(self._fixed[:, 0, :].min(axis=1))
 
     def costs(self, total: float, rows: Any = None) -> FloatArray:
@@ -56,12 +56,12 @@ class ExactPairs:
         return best
 
     def chosen_costs(self, totals: Any, rows: IntArray, columns: IntArray) -> FloatArray:
-        """Contribution to J of the pairs (rows, columns) only, each with an S of its own."""
+        """Contribution to J of the pairs (rows, columns) only, each with its own S."""
         p = self.problem
         return self._lines(totals, rows, columns).min(axis=1) + p.presence_costs[rows] + p.spread_costs[rows] / totals
 
     def bits(self, total: float, rows: IntArray, columns: IntArray) -> IntArray:
-        """The best bits of the pairs (rows, columns) when S = total; 0 where none meets the deadline."""
+        """The best bits of the pairs (rows, columns) when S = total; 0 where no q meets the deadline."""
         lines = self._lines(total, rows, columns)
         return np.where(np.isfinite(lines.min(axis=1)), 1 + lines.argmin(axis=1), 0)
 
@@ -71,11 +71,11 @@ class ExactPairs:
 
 
 def useful_levels(problem: RoundProblem) -> int:
-    """The largest number of bits that can be optimal for any pair, whoever takes part.
+    """The largest number of bits that can be optimal for any pair and any set of participants.
 
-    While λ2 ≤ ε2 an error costs nothing, so one bit is best. Otherwise the bits that would be best with no deadline
-    (Case 2) at the largest weight a client can have, 1, bound the rest: with x = 2^q - 1 that optimum solves
-    x³ = A4·(x + 1), hence x < sqrt(2·A4) or x ≤ 1.
+    While λ2 ≤ ε2 an error costs nothing, so one bit is optimal. Otherwise the optimum without a deadline (Case 2) for
+    the largest possible weight of a client, 1, is an upper limit: with x = 2^q - 1 it solves x³ = A4·(x + 1), hence
+    x < sqrt(2·A4) or x ≤ 1.
     """
     if problem.quantization_pressure <= 0.0 or problem.rates_bps.size == 0:
         return 1
@@ -98,7 +98,7 @@ def useful_levels(problem: RoundProblem) -> int:
 
 
 def _useful_levels_of_table(problem: RoundProblem, sizes: FloatArray, best_rates: FloatArray) -> int:
-    """The same where sizes are listed: beyond q at most the error at q is left to gain, and a bit has a price."""
+    """`useful_levels` for listed sizes. One bit more than q gains at most the whole error at q, and it costs energy."""
     c = problem.constants
     errors = 1.0 / np.square(np.exp2(np.arange(1, MAX_NUM_BITS, dtype=float)) - 1.0)
     gains = (problem.error_costs / problem.dataset_sizes)[:, None] * errors

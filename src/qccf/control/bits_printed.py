@@ -1,7 +1,7 @@
-"""P3.2 exactly as the paper prints it, errors included, so that their effect can be shown.
+"""P3.2 exactly as the paper prints it, including its errata, so that their effect can be shown.
 
-Do not decide with it. Where no printed case applies, or a printed answer breaks the deadline or the frequency range,
-the pair counts as unusable; that is how the errata cost energy.
+Do not use it for decisions. If no printed case applies, or a printed solution violates the deadline or the frequency
+range, the pair counts as unusable. This is how the errata cost energy.
 """
 
 from typing import Any
@@ -13,11 +13,11 @@ from qccf.control.problem import RoundProblem
 from qccf.core.contracts import FloatArray
 
 FIRST_BITS = 4.0
-"""Where the printed Taylor step starts for a client that never took part; the paper does not say."""
+"""Start of the printed Taylor step for a client that has never participated; the paper gives none."""
 
 
 def printed_optimum(problem: RoundProblem, total: Any, rows: Any, columns: Any, *, last_bits: Any = np.nan) -> Relaxed:
-    """The five printed cases in their printed order, with real arithmetic as written, unscreened.
+    """The five printed cases in the printed order, without any check of the result.
 
     E3: Pre1 has neither the deadline's multiplier nor the limit f_max. E4: Pre3 and Pre4 compare X itself. E5: Case 2
     has no real value for A4 > 27/4. E2: Case 5 divides by the wrong derivative.
@@ -66,7 +66,7 @@ def _printed_taylor(last: Any, t: Terms, slope: float, price: float, speed_price
 
 
 class PrintedPairs(ClosedFormPairs):
-    """The printed form as a pair model; answers that break a constraint become unusable pairs."""
+    """The printed form as a `PairModel`. A solution that violates a constraint makes its pair unusable."""
 
     def _relaxed(self, total: Any, rows: Any, columns: Any) -> FloatArray:
         return printed_optimum(self.problem, total, rows, columns, last_bits=self._last_of(rows)).num_bits

@@ -1,4 +1,4 @@
-"""The terms of the convergence bound that a decision moves, and when the bound is valid.
+"""The terms of the convergence bound that depend on decisions, and the condition under which the bound is valid.
 
 Paper: Section III, Theorem 3, and constraints C6 and C7.
 """
@@ -11,7 +11,7 @@ from qccf.quantization.costs import error_bounds
 
 
 def require_valid_bound(*, learning_rate: float, smoothness: float, local_updates: int) -> None:
-    """Refuse a setting in which the theorems do not apply: they need 2η²τ²L² < 1, and ηL < 1, which that implies."""
+    """Refuse settings for which the theorems do not hold: they need 2η²τ²L² < 1, which implies ηL < 1."""
     drift = 2.0 * (learning_rate * local_updates * smoothness) ** 2
     if drift >= 1.0:
         limit = 1.0 / (np.sqrt(2.0) * learning_rate * local_updates)
@@ -23,28 +23,28 @@ def require_valid_bound(*, learning_rate: float, smoothness: float, local_update
 
 
 def gradient_norm_coefficient(learning_rate: float, smoothness: float, local_updates: int) -> float:
-    """A1: what a squared gradient norm weighs in the data term. Paper: below constraint (C7) of P1."""
+    """A1: the weight of a squared gradient norm in the data term. Paper: below constraint (C7) of P1."""
     tau = local_updates
     squared = (learning_rate * smoothness) ** 2
     return 2.0 * squared * (2 * tau**3 - 3 * tau**2 + tau) / (3.0 - 6.0 * squared * tau**2)
 
 
 def gradient_variance_coefficient(learning_rate: float, smoothness: float, local_updates: int) -> float:
-    """A2: what a mini-batch gradient variance weighs in the data term. Paper: below constraint (C7) of P1."""
+    """A2: the weight of a mini-batch gradient variance in the data term. Paper: below constraint (C7) of P1."""
     tau = local_updates
     squared = (learning_rate * smoothness) ** 2
     return learning_rate * smoothness * tau + squared * (tau**2 - tau) / (1.0 - 2.0 * squared * tau**2)
 
 
 def aggregation_weights(participates: BoolArray, dataset_sizes: FloatArray) -> FloatArray:
-    """w^n: the share of each client in the aggregate; all zero in an empty round. Deviates: E8."""
+    """w^n: each client's share of the aggregate; all zero in an empty round. Deviates: E8."""
     taken = np.where(participates, dataset_sizes, 0.0)
     total = taken.sum()
     return taken / total if total > 0.0 else taken
 
 
 def data_term(participates: BoolArray, statistics: Statistics, constants: Constants) -> float:
-    """The data part of the bound in one round; it shrinks as more data takes part. Paper: C6."""
+    """The data term of the bound in one round. It decreases with more participating samples. Paper: C6."""
     c = constants
     population_shares = statistics.dataset_sizes / statistics.dataset_sizes.sum()
     weights = aggregation_weights(participates, statistics.dataset_sizes)
@@ -58,7 +58,7 @@ def data_term(participates: BoolArray, statistics: Statistics, constants: Consta
 def quantization_term(
     participates: BoolArray, num_bits: IntArray, statistics: Statistics, constants: Constants
 ) -> float:
-    """The quantization part of the bound in one round; it shrinks as bits are added. Paper: C7."""
+    """The quantization term of the bound in one round. It decreases with more bits. Paper: C7."""
     weights = aggregation_weights(participates, statistics.dataset_sizes)
     bounds = error_bounds(np.where(participates, num_bits, 1), statistics, constants)
     return float(0.5 * constants.smoothness * np.sum(weights * bounds))

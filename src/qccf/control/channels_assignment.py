@@ -1,23 +1,23 @@
-"""P3.1 by assignment problems, with a certificate: the default solver.
+"""P3.1 solved by assignment problems, with a certificate. This is the default solver.
 
-Write S for the data that takes part and u = 1/S. For a guessed S the whole of P3.1 is one assignment problem; what
-makes it hard is only that S must come out as guessed. Two steps:
+Let S be the number of samples of all participants and u = 1/S. For a given S the whole of P3.1 is one assignment
+problem. The difficulty is only that the solution must have exactly this S. There are three steps:
 
-*Guess and mend.* Solve the assignment at a guessed S with a bonus μ for every sample, μ = -dJ/dS: what all others
-gain when their weights shrink. Take the S that comes out as the next guess. A few starts suffice.
+*Fixed point.* Guess S and solve the assignment problem with a bonus μ = -dJ/dS per sample: one more sample reduces the
+weights of all others. The S of the solution is the next guess. A few starting points suffice.
 
-*Certify.* Let Φ_μ(u) be the value of the assignment with costs at u less μ·D_i. For any μ, Φ_μ(1/S) + μ·S is at
-most the value of every decision with that S. Each pair's cost is concave in u (see `bits_exact`), so Φ_μ is concave
-too and lies above its chord on any interval; chord + μ·S has its lowest point in closed form. Two assignments thus
-bound J on an interval of S, whatever the signs of λ - ε, and the best μ for an interval is a one-dimensional
-concave search. Branch and bound then splits the interval with the lowest bound, and where S is no longer what
-blurs the bound, decides on one client, in or out. Every assignment met on the way is a candidate decision. Where a
-queue is below its budget, terms that are weighted averages have a negative sign; they are then bounded by the best
-single client, which is sharper than any chord.
+*Certify.* Let Φ_μ(u) be the value of the assignment with the costs at u minus μ·D_i. For any μ, Φ_μ(1/S) + μ·S is at
+most the value of every decision with this S. Each pair's cost is concave in u (see `bits_exact`), so Φ_μ is also
+concave and lies above its chord on any interval. The minimum of chord + μ·S is known in closed form. So two
+assignments give a lower bound of J on an interval of S for any signs of λ - ε, and the best μ for an interval is found
+by a one-dimensional concave search. Branch and bound then splits the interval with the lowest bound. Where splitting S
+no longer helps, it branches on one client instead: in or out. Every assignment found on the way is a candidate
+decision. While a queue is below its budget, terms that are weighted averages have a negative sign. They are then
+bounded by the best single client, which is tighter than any chord.
 
-*Improve.* Every client is tried alone; where a gap remains, clients are added, dropped and swapped as well.
+*Improve.* Each client is tried alone. If a gap remains, clients are also added, dropped and swapped.
 
-Values in this file are J less J of the empty round, so that the best value is never above zero.
+Values in this file are J minus J of the empty round, so the best value is never above zero.
 """
 
 import heapq
@@ -34,27 +34,27 @@ from qccf.control.problem import Allocation, RoundProblem, empty_allocation, obj
 from qccf.core.contracts import BoolArray, FloatArray, IntArray
 
 TOLERANCE = 1e-10
-"""A gap below this part of what participation gains is rounding: nothing is left to prove."""
+"""A gap below this fraction of the gain over the empty round is a rounding error, and the proof is complete."""
 
 GAP_GOAL = 1e-4
-"""Beyond `SMALL_PAIRS`, stop proving once the gap is this part of what participation gains."""
+"""Beyond `SMALL_PAIRS`, the proof stops when the gap is below this fraction of the gain over the empty round."""
 
 SMALL_PAIRS = 1_000
-"""Up to this many client-channel pairs an assignment takes microseconds, and the proof is carried to the end."""
+"""Up to this many client-channel pairs an assignment takes microseconds, and the proof is always completed."""
 
 NODE_BUDGET = 60_000
 MIN_NODES = 12
-"""How long to go on proving: so many pairs in all, at least so many nodes."""
+"""Limits of the proof: the number of pairs over all nodes, but at least this many nodes."""
 
 MAX_BONUS_STEPS = 8
 
 IMPROVEMENT_BUDGET = 3_000_000
 MAX_MOVES = 400
-"""How many sets to try beside the best one: so many matched pairs in all, at most so many sets."""
+"""Limits of the improvement: the number of matched pairs over all sets tried, and the number of sets."""
 
 
 def solve_assignment(problem: RoundProblem, pairs: PairModel) -> tuple[Allocation, float]:
-    """The best decision found, and a lower bound that the J of no decision is below."""
+    """The best decision found, and a lower bound of J over all decisions."""
     search = _Search(problem, pairs)
     relaxation = _Relaxation(problem, pairs if isinstance(pairs, ExactPairs) else ExactPairs(problem))
     root = relaxation.root()
@@ -62,7 +62,7 @@ def solve_assignment(problem: RoundProblem, pairs: PairModel) -> tuple[Allocatio
         return search.allocation(), problem.empty_objective
     small = problem.rates_bps.size <= SMALL_PAIRS
     for start in (root.high, sqrt(root.low * root.high), root.low) if small else (root.high,):
-        _guess_and_mend(search, relaxation, start)
+        _fixed_point(search, relaxation, start)
     search.offer(_best_alone(search))
     bound = _certify(search, relaxation, root, small)
     if bound < search.value * (1.0 + (TOLERANCE if small else GAP_GOAL)):
@@ -87,7 +87,7 @@ class _Search:
         return float(self.problem.dataset_sizes[self.members].sum())
 
     def offer(self, members: IntArray) -> None:
-        """Evaluate one set of participants at its own S, with the best channels for it."""
+        """Evaluate one set of participants with its best channels; keep it if it is the best so far."""
         key = members.tobytes()
         if len(members) == 0 or key in self._tried:
             return
@@ -107,7 +107,7 @@ class _Search:
 
 
 class _Node(NamedTuple):
-    """A part of the decisions: S in [low, high], some clients in, some out."""
+    """A subset of the decisions: S in [low, high], some clients certainly in, some certainly out."""
 
     low: float
     high: float
@@ -123,7 +123,7 @@ class _Matched(NamedTuple):
 
 
 class _Relaxation:
-    """Φ_μ(1/S): the assignment that ignores whether S comes out as guessed."""
+    """Φ_μ(1/S): the assignment problem at S, whose solution may have a different S."""
 
     def __init__(self, problem: RoundProblem, exact: ExactPairs) -> None:
         self.problem = problem
@@ -132,20 +132,20 @@ class _Relaxation:
         self._recent: dict[float, FloatArray] = {}
 
     def root(self) -> _Node | None:
-        """All decisions in which somebody takes part; None where nobody can."""
-        hopeless = np.logical_not(self.exact.feasible().any(axis=1))
-        return self.narrowed(0.0, inf, np.zeros_like(hopeless), hopeless)
+        """All decisions with at least one participant; None if no client can participate."""
+        infeasible = np.logical_not(self.exact.feasible().any(axis=1))
+        return self.narrowed(0.0, inf, np.zeros_like(infeasible), infeasible)
 
     def narrowed(self, low: float, high: float, inside: BoolArray, outside: BoolArray) -> _Node | None:
-        """The node with its interval cut to what its clients can add up to; None where nothing is left."""
+        """The node with its interval reduced to the sums that its clients can have; None if it is empty."""
         num_channels = self.problem.rates_bps.shape[1]
         free = np.sort(self.sizes[~inside & ~outside])
-        seats = num_channels - int(inside.sum())
-        if seats < 0 or (not inside.any() and len(free) == 0):
+        free_channels = num_channels - int(inside.sum())
+        if free_channels < 0 or (not inside.any() and len(free) == 0):
             return None
         certain = float(self.sizes[inside].sum())
         low = max(low, certain or float(free[0]))
-        high = min(high, certain + float(free[max(0, len(free) - seats) :].sum()))
+        high = min(high, certain + float(free[max(0, len(free) - free_channels) :].sum()))
         return _Node(low, high, inside, outside) if low <= high else None
 
     def costs(self, total: float) -> FloatArray:
@@ -156,32 +156,35 @@ class _Relaxation:
         return self._recent[total]
 
     def match(self, total: float, bonus: float, node: _Node) -> _Matched:
-        """The best assignment at S = total with μ = bonus that respects the node; infinite where none does."""
+        """The best assignment of the node at S = total with μ = bonus; its value is infinite if there is none.
+
+        Clients that must be in get a reward so large that an assignment includes them whenever possible.
+        """
         costs = self.costs(total) - bonus * self.sizes[:, None]
         costs[node.outside] = inf
-        lure = 0.0
+        reward = 0.0
         wanted = int(node.inside.sum())
         if wanted:
             magnitudes = np.abs(costs, where=np.isfinite(costs), out=np.zeros_like(costs))
-            lure = 1.0 + 2.0 * float(magnitudes.max(axis=1).sum())
-            costs[node.inside] -= lure
+            reward = 1.0 + 2.0 * float(magnitudes.max(axis=1).sum())
+            costs[node.inside] -= reward
         value, channels = cheapest_matching(costs)
         members = np.flatnonzero(channels >= 0)
         if wanted and int(node.inside[members].sum()) < wanted:
             value = inf
-        return _Matched(value + lure * wanted, members, channels[members], float(self.sizes[members].sum()))
+        return _Matched(value + reward * wanted, members, channels[members], float(self.sizes[members].sum()))
 
     def average_bound(self, node: _Node) -> float:
-        """A bound from weighted averages: what J divides by S is at least that of the best client of all.
+        """A lower bound from weighted averages: the terms that J divides by S are at least those of the best client.
 
-        Presence and energy add up client by client, at the cheapest conceivable (one bit, fastest channel).
+        Presence and energy are sums over clients, each at its least possible cost (one bit, fastest channel).
         """
         p = self.problem
         allowed = ~node.outside
         averages = (p.spread_costs + np.minimum(p.error_costs, 0.0)) / self.sizes
         alone = p.presence_costs + self.exact.cheapest_energy()
-        seats = p.rates_bps.shape[1] - int(node.inside.sum())
-        optional = np.sort(alone[allowed & ~node.inside])[: max(seats, 0)]
+        free_channels = p.rates_bps.shape[1] - int(node.inside.sum())
+        optional = np.sort(alone[allowed & ~node.inside])[: max(free_channels, 0)]
         if node.inside.any():
             added = float(alone[node.inside].sum() + np.minimum(optional, 0.0).sum())
         else:
@@ -189,7 +192,7 @@ class _Relaxation:
         return added + float(averages[allowed].min())
 
     def marginal_bonus(self, members: IntArray, columns: IntArray) -> float:
-        """μ = -dJ/dS of a decision: all that J divides by S, over S²."""
+        """μ = -dJ/dS of a decision: the sum of the terms that J divides by S, divided by S²."""
         if len(members) == 0:
             return 0.0
         p = self.problem
@@ -199,7 +202,7 @@ class _Relaxation:
 
 
 def _best_alone(search: _Search) -> IntArray:
-    """The one client that does best by itself, on its fastest channel."""
+    """The best single client, on its fastest channel."""
     p = search.problem
     everyone = np.arange(len(p.dataset_sizes))
     alone = search.pairs.chosen_costs(p.dataset_sizes, everyone, p.rates_bps.argmax(axis=1))
@@ -207,10 +210,9 @@ def _best_alone(search: _Search) -> IntArray:
 
 
 def _improve(search: _Search) -> None:
-    """Add, drop and swap clients while that helps.
+    """Add, drop and swap clients as long as that lowers J.
 
-    Newcomers are tried in the order of what they would cost at the present S, members leave in the order of what they
-    cost.
+    Clients to add are tried in increasing order of their cost at the present S, clients to drop in decreasing order.
     """
     p = search.problem
     value = np.inf
@@ -232,8 +234,8 @@ def _improve(search: _Search) -> None:
                 search.offer(np.sort(np.append(best[best != leaver], newcomer)))
 
 
-def _guess_and_mend(search: _Search, relaxation: _Relaxation, total: float) -> None:
-    """Follow S and μ to a decision that reproduces them."""
+def _fixed_point(search: _Search, relaxation: _Relaxation, total: float) -> None:
+    """Iterate S and μ until the decision repeats."""
     everything = relaxation.root()
     assert everything is not None
     bonus, seen = 0.0, set()
@@ -248,7 +250,7 @@ def _guess_and_mend(search: _Search, relaxation: _Relaxation, total: float) -> N
 
 
 class _Bound(NamedTuple):
-    """A node with its bound, how it was reached, and what splitting it would be about."""
+    """A node with its bound, the μ of that bound, and where to split it: at an S or on a client."""
 
     value: float
     order: int
@@ -259,7 +261,7 @@ class _Bound(NamedTuple):
 
 
 def _certify(search: _Search, relaxation: _Relaxation, root: _Node, small: bool) -> float:
-    """Branch and bound over S and clients. Returns a bound below the value of every decision."""
+    """Branch and bound over S and clients. Returns a lower bound of the value of every decision."""
     tolerance = TOLERANCE if small else GAP_GOAL
     order = count()
 
@@ -293,9 +295,9 @@ def _certify(search: _Search, relaxation: _Relaxation, root: _Node, small: bool)
 
 
 class _Tangent(NamedTuple):
-    """A node's bound at one μ, as a function of which it is concave: value, slope, and the S where it is attained.
+    """A node's bound at one μ: its value, its slope in μ, and the S where it is attained. The bound is concave in μ.
 
-    `at_low` and `at_high` bound the decisions with S at just that end.
+    `at_low` and `at_high` are lower bounds for decisions whose S is exactly that end of the interval.
     """
 
     bonus: float
@@ -308,7 +310,7 @@ class _Tangent(NamedTuple):
 
 
 def _bound(search: _Search, relaxation: _Relaxation, node: _Node, bonus: float, tolerance: float, order: int) -> _Bound:
-    """The largest bound that any μ gives for the decisions of a node."""
+    """The best lower bound over all μ for the decisions of a node."""
     average = relaxation.average_bound(node)
     if average >= search.value * (1.0 + tolerance):
         return _Bound(average, order, node, bonus, None, None)
@@ -344,10 +346,10 @@ def _bound(search: _Search, relaxation: _Relaxation, node: _Node, bonus: float, 
 def _split(
     relaxation: _Relaxation, node: _Node, tangents: list[_Tangent], best: _Tangent, target: float
 ) -> float | None:
-    """The S at which to split, if a narrower interval is what the bound lacks.
+    """The S at which to split the interval, or None if a narrower interval would not help.
 
-    It is where the bound is weak because of the chord (at its lowest point the relaxation itself is good enough) or
-    because the two ends want different μ (each end by itself is good enough).
+    It helps if the bound is weak because of the chord (the relaxation at the chord's minimum is good enough), or
+    because the two ends need different μ (each end alone is good enough).
     """
     if node.low < best.weakest < node.high:
         good = relaxation.match(best.weakest, best.bonus, node).value + best.bonus * best.weakest >= target
@@ -357,18 +359,18 @@ def _split(
 
 
 def _pivot(relaxation: _Relaxation, node: _Node, below: _Tangent | None, above: _Tangent | None) -> int | None:
-    """The largest client on which the assignments at either side of the best μ disagree, else the largest free one."""
+    """The largest client on which the assignments on both sides of the best μ differ, else the largest free client."""
     free = ~node.inside & ~node.outside
-    torn = (
+    differing = (
         np.setxor1d(below.members, above.members) if below is not None and above is not None else np.flatnonzero(free)
     )
-    torn = torn[free[torn]]
-    candidates = torn if len(torn) else np.flatnonzero(free)
+    differing = differing[free[differing]]
+    candidates = differing if len(differing) else np.flatnonzero(free)
     return int(candidates[np.argmax(relaxation.sizes[candidates])]) if len(candidates) else None
 
 
 def _tangent(search: _Search, relaxation: _Relaxation, node: _Node, bonus: float) -> _Tangent:
-    """Chord of Φ_μ between the ends of the node's interval, plus μ·S, at its lowest point."""
+    """The minimum over the node's interval of the chord of Φ_μ plus μ·S."""
     low, high = node.low, node.high
     first = relaxation.match(low, bonus, node)
     search.offer(first.members)

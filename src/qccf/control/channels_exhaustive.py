@@ -1,7 +1,7 @@
-"""P3.1 by trying every set of participants: the oracle for small federations.
+"""P3.1 solved by trying every set of participants: the reference for small federations.
 
-For a fixed set, S is fixed and the channels are one assignment problem with separable costs, so 2^U assignments
-give the true optimum of P2.
+For a fixed set of participants S is fixed, and the best channels are one assignment problem. So 2^U assignment
+problems give the true optimum of P2.
 """
 
 from itertools import combinations
@@ -17,7 +17,7 @@ MAX_CLIENTS = 12
 
 
 def solve_exhaustive(problem: RoundProblem, pairs: PairModel) -> Allocation:
-    """The participants, channels and bits with the least J of all."""
+    """The participants, channels and bits with the smallest J."""
     num_clients, num_channels = problem.rates_bps.shape
     if num_clients > MAX_CLIENTS:
         raise SolverError(

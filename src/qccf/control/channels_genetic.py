@@ -1,10 +1,11 @@
-"""P3.1 by the paper's genetic algorithm.
+"""P3.1 solved by the paper's genetic algorithm.
 
-A chromosome gives each channel a client or nobody, so a channel never has two clients (C3); repair sees to it that a
-client never has two channels (C2). The whole generation is evaluated at once.
+A chromosome assigns each channel one client or none, so a channel never has two clients (C3). The repair step ensures
+that a client never has two channels (C2). A whole generation is evaluated at once.
 
-Paper: Algorithm 1. The paper leaves open how to select, cross and repair: here a roulette wheel on the fitness,
-uniform crossover, and a client drawn twice keeps its fastest channel while absent clients take the freed ones.
+Paper: Algorithm 1. The paper does not specify selection, crossover and repair. Here selection is a roulette wheel on
+the fitness and crossover is uniform. In the repair step a client with several channels keeps the fastest one, and
+absent clients take the others.
 """
 
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from qccf.core.contracts import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class GeneticSettings:
-    """Paper: N_pop, s_max, p_c, p_m, ι. `elitism` carries that many of the best over unchanged; 0 is the paper's."""
+    """Paper: N_pop, s_max, p_c, p_m, ι. `elitism` is the number of best chromosomes kept unchanged, 0 in the paper."""
 
     population: int = 50
     generations: int = 50
@@ -31,7 +32,7 @@ class GeneticSettings:
 def solve_genetic(
     problem: RoundProblem, pairs: PairModel, rng: np.random.Generator, settings: GeneticSettings
 ) -> Allocation:
-    """The best chromosome of the last generation, or the empty round where that is better."""
+    """The best chromosome of the last generation, or the empty round if that is better."""
     num_clients, num_channels = problem.rates_bps.shape
     generation = _first_generation(settings.population, num_clients, num_channels, rng)
     for _ in range(settings.generations):
@@ -51,7 +52,7 @@ def solve_genetic(
 
 
 def _first_generation(population: int, num_clients: int, num_channels: int, rng: np.random.Generator) -> IntArray:
-    """Random allocations with as many participants as there is room for, minus a random number."""
+    """Random allocations that use a random part of the channels; the first uses as many channels as possible."""
     slots = max(num_clients, num_channels)
     clients = np.where(np.arange(slots) < num_clients, np.arange(slots), -1)
     shuffled = rng.permuted(np.tile(clients, (population, 1)), axis=1)[:, :num_channels]
@@ -61,7 +62,7 @@ def _first_generation(population: int, num_clients: int, num_channels: int, rng:
 
 
 def _values(problem: RoundProblem, pairs: PairModel, generation: IntArray) -> FloatArray:
-    """J less J of the empty round for each chromosome; infinite where a pair cannot meet the deadline."""
+    """J minus J of the empty round for each chromosome; infinite where a pair cannot meet the deadline."""
     used = generation >= 0
     totals = np.where(used, problem.dataset_sizes[generation], 0.0).sum(axis=1)
     who, columns = np.nonzero(used)
@@ -71,7 +72,7 @@ def _values(problem: RoundProblem, pairs: PairModel, generation: IntArray) -> Fl
 
 
 def _fitness(values: FloatArray, exponent: float) -> FloatArray:
-    """(J_max - J)^ι among the feasible, 0 for the infeasible. Paper: J4."""
+    """(J_max - J)^ι for feasible chromosomes, 0 for infeasible ones. Paper: J4."""
     feasible = np.isfinite(values)
     if not feasible.any():
         return np.zeros_like(values)
@@ -86,7 +87,7 @@ def _roulette(fitness: FloatArray, count: int, rng: np.random.Generator) -> IntA
 
 
 def _cross(parents: IntArray, probability: float, rng: np.random.Generator) -> IntArray:
-    """Swap a random half of the channels between the two of each pair."""
+    """Swap a random half of the channels between the two parents of each pair."""
     children = parents.copy()
     half = len(parents) // 2
     first, second = children[:half], children[half : 2 * half]
@@ -96,13 +97,13 @@ def _cross(parents: IntArray, probability: float, rng: np.random.Generator) -> I
 
 
 def _mutate(children: IntArray, num_clients: int, probability: float, rng: np.random.Generator) -> IntArray:
-    """Give a channel to a random client, or to nobody."""
+    """Assign random channels to a random client or to none."""
     hit = rng.random(children.shape) < probability
     return np.where(hit, rng.integers(-1, num_clients, children.shape), children)
 
 
 def _repair(children: IntArray, rates_bps: FloatArray, rng: np.random.Generator) -> IntArray:
-    """A client that holds several channels keeps the fastest; the others go to clients that hold none, at random."""
+    """A client with several channels keeps the fastest; the others go to random clients without a channel."""
     count, num_channels = children.shape
     num_clients = rates_bps.shape[0]
     speeds = np.where(children >= 0, rates_bps[children, np.arange(num_channels)], 0.0)

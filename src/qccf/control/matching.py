@@ -1,4 +1,4 @@
-"""Channels for clients at least total cost: the assignment problems that every outer solver ends in."""
+"""Assign channels to clients at the least total cost. Every outer solver uses these assignment problems."""
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -6,14 +6,14 @@ from scipy.optimize import linear_sum_assignment
 from qccf.core.contracts import FloatArray, IntArray
 
 _PRUNE_RATIO = 3
-"""Prune when one side has this many times the other's members; below that, pruning costs more than it saves."""
+"""Prune if there are more than this many clients per channel. With fewer, pruning costs more than it saves."""
 
 
 def cheapest_matching(costs: FloatArray) -> tuple[float, IntArray]:
-    """Match any clients to any channels so that the total cost is least; only pairs below zero are taken.
+    """Match clients to channels at the least total cost, using only pairs with a negative cost.
 
-    Returns the total and the channel of each client (-1 for none). Setting positive costs to zero turns "may stay
-    out" into a plain rectangular assignment: a pair matched at zero is a pair left out.
+    Returns the total and the channel of each client (-1 for none). Positive costs are set to zero, so a pair matched
+    at zero is left out. This makes optional participation a plain rectangular assignment problem.
     """
     num_clients, num_channels = costs.shape
     clients = np.arange(num_clients)
@@ -30,16 +30,16 @@ def cheapest_matching(costs: FloatArray) -> tuple[float, IntArray]:
 
 
 def _contenders(costs: FloatArray, how_many: int) -> IntArray:
-    """The clients that some optimal matching is made of.
+    """Clients among which there is an optimal matching.
 
-    A channel never needs a client beyond its `how_many` cheapest: with no more than `how_many` channels, one of
-    those is always free to take instead.
+    A channel needs only its `how_many` cheapest clients: with at most `how_many` channels, one of these clients is
+    always free.
     """
     return np.unique(np.argpartition(costs, how_many - 1, axis=1)[:, :how_many])
 
 
 def match_everyone(costs: FloatArray) -> tuple[float, IntArray] | None:
-    """Give every client (row) a channel at least total cost, or None where that is impossible."""
+    """Assign a channel to every client (row) at the least total cost; None if that is impossible."""
     if costs.shape[0] > costs.shape[1]:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What an outer solver needs from P3.2: the cost and the bits of every client-channel pair for a given S."""
+"""The interface between the outer problem P3.1 and the inner problem P3.2."""
 
 from typing import Any, Protocol
 
@@ -6,14 +6,14 @@ from qccf.core.contracts import FloatArray, IntArray
 
 
 class PairModel(Protocol):
-    """One way to solve P3.2 (exact, closed form, printed), asked for many S in one round."""
+    """A solver of P3.2 (exact, closed form or printed): cost and bits of client-channel pairs for a given S."""
 
     def costs(self, total: float, rows: Any = None) -> FloatArray:
         """Contribution to J of each pair [client, channel] of `rows` (default all); infinite where infeasible."""
         ...
 
     def chosen_costs(self, totals: Any, rows: IntArray, columns: IntArray) -> FloatArray:
-        """Contribution to J of the pairs (rows, columns) only, each with an S of its own."""
+        """Contribution to J of the pairs (rows, columns) only, each with its own S."""
         ...
 
     def bits(self, total: float, rows: IntArray, columns: IntArray) -> IntArray:

@@ -1,10 +1,10 @@
-"""One round's problem P2, arranged by how its terms depend on the decision.
+"""The problem P2 of one round, with its terms arranged by how they depend on the decision.
 
-With S the data that takes part (D^n) and e(q) = 1/(2^q - 1)², the objective is
+S is the number of samples of all participants (D^n in the paper) and e(q) = 1/(2^q - 1)². The objective is
 
     J = empty + Σ over participants i of [ presence_i + spread_i/S + error_i·e(q_i)/S + V·energy(i, channel, q_i) ]
 
-so that for a known S every client-channel pair has a cost of its own. All solvers are built on this.
+For a known S every client-channel pair has its own cost. All solvers use this.
 
 Paper: Eq. of P2, Section V-A. Deviates: E8 (an empty round has no S).
 """
@@ -23,7 +23,7 @@ from qccf.quantization import costs
 
 @dataclass(frozen=True)
 class RoundProblem:
-    """The state of a round: what is observed, and how long the two queues are."""
+    """The input of a decision: the observation, the constants and the two queues."""
 
     observation: Observation
     constants: Constants
@@ -54,7 +54,7 @@ class RoundProblem:
 
     @property
     def slope_bits(self) -> float:
-        """How many bits of payload one more bit an index costs."""
+        """Payload bits that one more bit per index costs."""
         return costs.slope_bits(self.constants)
 
     @property
@@ -63,20 +63,20 @@ class RoundProblem:
 
     @cached_property
     def empty_objective(self) -> float:
-        """J of the round in which nobody takes part."""
+        """J of the round without participants."""
         norms_sq = self.observation.statistics.gradient_norms_sq
         return float(self.participation_pressure * 4.0 * self.constants.local_updates * norms_sq.sum())
 
     @cached_property
     def presence_costs(self) -> FloatArray:
-        """What a client's presence adds to J whatever else happens; negative while λ1 > ε1."""
+        """The part of a client's contribution to J that depends on nothing else; negative while λ1 > ε1."""
         shares = self.dataset_sizes / self.dataset_sizes.sum()
         norms_sq = self.observation.statistics.gradient_norms_sq
         return -self.participation_pressure * 4.0 * self.constants.local_updates * shares * norms_sq
 
     @cached_property
     def spread_costs(self) -> FloatArray:
-        """What a client's gradient spread adds to J, times S."""
+        """The contribution of a client's gradient norm and variance to J, times S."""
         c, s = self.constants, self.observation.statistics
         a1 = bound.gradient_norm_coefficient(c.learning_rate, c.smoothness, c.local_updates)
         a2 = bound.gradient_variance_coefficient(c.learning_rate, c.smoothness, c.local_updates)
@@ -84,12 +84,12 @@ class RoundProblem:
 
     @cached_property
     def error_costs(self) -> FloatArray:
-        """What a client's quantization error adds to J, times S and (2^q - 1)²."""
+        """The contribution of a client's quantization error to J, times S and (2^q - 1)²."""
         c, s = self.constants, self.observation.statistics
         return 0.5 * self.quantization_pressure * c.smoothness * costs.error_scales(s, c) * s.dataset_sizes
 
     def frequencies_hz(self, num_bits: Any, rows: Any, columns: Any) -> FloatArray:
-        """The slowest admissible frequency of the pairs (rows, columns); infinite where the deadline cannot be met."""
+        """The slowest frequency that meets the deadline, for the pairs (rows, columns); infinite where none does."""
         upload_s = self._upload_s(num_bits, rows, columns)
         return np.asarray(cost.slowest_frequency_hz(self.cycles[rows], upload_s, self.constants))
 
@@ -109,7 +109,7 @@ class RoundProblem:
 
 @dataclass(frozen=True)
 class Allocation:
-    """A solver's answer: channel and bits of each client; -1 and 0 for those that sit out."""
+    """A solver's result: channel and bits of each client; -1 and 0 for clients that sit out."""
 
     channels: IntArray
     num_bits: IntArray
@@ -124,7 +124,7 @@ def empty_allocation(num_clients: int) -> Allocation:
 
 
 def objective(problem: RoundProblem, allocation: Allocation) -> float:
-    """J of P2 with all its terms, A0 left out, written as the paper writes it. Paper: P2."""
+    """J of P2 as the paper writes it, with all terms except A0. Paper: P2."""
     on = allocation.participates
     statistics = problem.observation.statistics
     rows = np.flatnonzero(on)

@@ -1,6 +1,6 @@
-"""The two virtual queues: what convergence is still owed.
+"""The two virtual queues. They measure by how much past rounds exceeded the budgets of the convergence bound.
 
-Paper: Section V-A. Deviates: E6, the paper gives no start.
+Paper: Section V-A. Deviates: E6, the paper gives no initial values.
 """
 
 from typing import NamedTuple
@@ -22,12 +22,12 @@ class Queues(NamedTuple):
 def warm_start(
     statistics: Statistics, constants: Constants, *, participation_margin: float, quantization_margin: float
 ) -> Queues:
-    """Queues from which the first round is sensible.
+    """Initial queues that lead to a sensible first round.
 
-    At or below its budget a queue asks for the opposite of learning: nobody takes part (λ1), one bit each (λ2). So λ1
-    starts a margin above ε1, as a part of the data term with everybody present, and high enough that every client is
-    worth what it spends: its cycles at the lowest frequency and a whole deadline of transmitting. λ2 starts a margin
-    above ε2 that sets the bits of the first round.
+    A queue at or below its budget works against learning: no client participates (λ1), or every client gets one bit
+    (λ2). So λ1 starts above ε1 by a fraction of the data term with all clients, and at least so high that every client
+    is worth its energy: its cycles at the lowest frequency and transmitting for the whole deadline. λ2 starts above ε2
+    by a margin that determines the bits of the first round.
     """
     everybody = np.ones(statistics.num_clients, dtype=bool)
     scale = bound.data_term(everybody, statistics, constants)
@@ -39,7 +39,7 @@ def warm_start(
 
 
 def _worthwhile_pressure(statistics: Statistics, constants: Constants) -> float:
-    """The λ1 - ε1 at which the presence of the least useful client outweighs its energy."""
+    """The value of λ1 - ε1 at which even the least useful client is worth its energy."""
     cycles = cost.training_cycles(statistics.dataset_sizes, constants)
     spent_j = cost.compute_energy_j(cycles, constants.frequency_min_hz, constants)
     spent_j = spent_j + constants.transmit_power_w * constants.deadline_s
@@ -52,9 +52,9 @@ def _worthwhile_pressure(statistics: Statistics, constants: Constants) -> float:
 def advance(
     queues: Queues, arrived: BoolArray, num_bits: IntArray, statistics: Statistics, constants: Constants
 ) -> Queues:
-    """The queues after a round: each grows by its term, shrinks by its budget, and stops at zero.
+    """The queues after a round: each grows by its term, shrinks by its budget, and never falls below zero.
 
-    Deviates: E8, an empty round counts with all weights zero.
+    Deviates: E8, in an empty round all weights are zero.
     """
     data = bound.data_term(arrived, statistics, constants)
     error = bound.quantization_term(arrived, num_bits, statistics, constants)

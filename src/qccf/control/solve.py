@@ -1,4 +1,4 @@
-"""One round's problem in, a decision with its certificate out."""
+"""Solve the problem of one round: a decision with its certificate."""
 
 from time import perf_counter
 from typing import Literal
@@ -29,10 +29,10 @@ def solve_round(
     genetic: GeneticSettings | None = None,
     last_bits: IntArray | None = None,
 ) -> Decision:
-    """Decide a round. `last_bits` are each client's last bits, where the Taylor step of Case 5 starts.
+    """Decide a round. `last_bits` are each client's last bits, the start of the Taylor step of Case 5.
 
-    The certificate's bound is below J of every admissible decision, whatever solver and inner solution were used.
-    Its wall time covers the search and the proof.
+    The certificate's lower bound holds for every feasible decision, independently of the solver and the inner
+    solution. Its wall time includes the search and the proof.
     """
     started = perf_counter()
     pairs = _pair_model(problem, inner, last_bits)
@@ -54,8 +54,8 @@ def _pair_model(problem: RoundProblem, inner: Inner, last_bits: IntArray | None)
         return ExactPairs(problem)
     if problem.observation.statistics.upload_bits is not None:
         raise ConfigError(
-            f'control.inner = "{inner}" needs a codec whose bits are affine in q, and this one lists them: take '
-            '"exact", or a codec without entropy coding.'
+            f'control.inner = "{inner}" needs a codec whose payload bits are affine in q, but this codec lists them: '
+            'use "exact", or a codec without entropy coding.'
         )
     if inner == "printed":
         return PrintedPairs(problem, last_bits)

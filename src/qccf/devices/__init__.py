@@ -1,1 +1,1 @@
-"""Time and energy of computing and uploading on a client. Paper: Sections IV-A and IV-B."""
+"""A client's time and energy for computing and uploading. Paper: Sections IV-A and IV-B."""

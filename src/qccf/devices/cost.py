@@ -1,4 +1,4 @@
-"""Latency and energy of computing and of uploading, and what a decision comes to when it is carried out.
+"""Latency and energy of computing and uploading, and the outcome of a decision.
 
 Paper: Section IV-A and IV-B.
 """
@@ -11,25 +11,24 @@ from qccf.core.contracts import BoolArray, Constants, Decision, FloatArray, Obse
 from qccf.quantization.costs import payload_bits, raw_payload_bits
 
 DEADLINE_SLACK = 1e-9
-"""A latency this much (relative) above the deadline is rounding, not lateness."""
+"""A latency above the deadline by at most this fraction is a rounding error and counts as on time."""
 
 
 def training_cycles(dataset_sizes: FloatArray, constants: Constants) -> FloatArray:
-    """CPU cycles of the local epochs of a round. Paper: τ_e·γ·D."""
+    """CPU cycles for the local epochs of one round. Paper: τ_e·γ·D."""
     return constants.local_epochs * constants.cycles_per_sample * dataset_sizes
 
 
 def compute_energy_j(cycles: Any, frequency_hz: Any, constants: Constants) -> Any:
-    """Energy of so many cycles at one frequency. Paper: E_cmp."""
+    """Energy of these cycles at a fixed frequency. Paper: E_cmp."""
     return constants.energy_coefficient * cycles * np.square(frequency_hz)
 
 
 def slowest_frequency_hz(cycles: Any, upload_time_s: Any, constants: Constants) -> Any:
     """Slowest CPU frequency that still meets the deadline; infinite where no frequency does.
 
-    Energy rises with frequency, so either the deadline binds or the hardware minimum does. The hardware maximum is
-    part of "meets the deadline": beyond it the answer is infinite as well. Deviates: E3 and E7, where the paper
-    forgets that limit.
+    Energy rises with frequency, so either the deadline or the hardware minimum binds. The result is also infinite
+    where the deadline requires more than the hardware maximum. Deviates: E3 and E7, where the paper omits that limit.
 
     Paper: S(q), Section V-C.
     """
@@ -50,11 +49,11 @@ def settle(
     statistics_after: Statistics | None = None,
     losses: FloatArray | None = None,
 ) -> Outcome:
-    """What the round costs and whose upload arrives. `sizes_bits` are payloads as they were really sent, if known.
+    """Energy and latency of the round, and which uploads arrive. `sizes_bits` are measured sizes, NaN where unknown.
 
-    A client that cannot finish in time has computed at full speed and transmitted until the deadline: its energy is
-    spent and its upload is lost. An exempt decision is carried out to the end, however long that takes. A client that
-    `failed` is charged like one that was too late: nobody knows how far it came.
+    A client that cannot finish in time computes at full speed and transmits until the deadline: its energy is spent
+    and its upload is lost. An exempt decision is carried out to the end, even after the deadline. A client that
+    `failed` is charged like a late one, because it is not known how far it got.
     """
     num_clients = observation.num_clients
     on = decision.participates

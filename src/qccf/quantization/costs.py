@@ -1,4 +1,4 @@
-"""What uploads cost and how far they err, as the decision core sees it, whatever codec makes them."""
+"""Size and error of an upload, as the policies see them. They hold for every codec."""
 
 from typing import Any
 
@@ -8,18 +8,18 @@ from numpy.typing import ArrayLike
 from qccf.core.contracts import MAX_NUM_BITS, Constants, FloatArray, Statistics
 
 RANGE_BITS = 32
-"""The range θ_max travels as one 32-bit float."""
+"""The range θ_max is sent as one 32-bit float."""
 
 
 def payload_bits(num_bits: ArrayLike, rows: Any, statistics: Statistics, constants: Constants) -> Any:
-    """ℓ of uploads with `num_bits` by the clients `rows`. Paper: Section II-B, Zq + Z + 32."""
+    """ℓ, the size of an upload with `num_bits` bits by each client in `rows`. Paper: Section II-B, Zq + Z + 32."""
     if statistics.upload_bits is not None:
         return statistics.upload_bits[rows, np.asarray(num_bits, dtype=np.int64) - 1]
     return np.asarray(num_bits) * slope_bits(constants) + overhead_bits(constants)
 
 
 def slope_bits(constants: Constants) -> float:
-    """How many bits of payload one more bit an index costs, where that is the same for every q."""
+    """Payload bits that one more bit per index costs. Valid only for codecs whose payload is affine in q."""
     return float(constants.num_parameters) if constants.bits_per_index is None else constants.bits_per_index
 
 
@@ -29,12 +29,12 @@ def overhead_bits(constants: Constants) -> float:
 
 
 def raw_payload_bits(num_parameters: int) -> float:
-    """An upload with no quantizer: 32-bit floats."""
+    """Size of an upload without a quantizer: one 32-bit float per parameter."""
     return 32.0 * num_parameters
 
 
 def most_bits(room_bits: FloatArray, statistics: Statistics, constants: Constants) -> FloatArray:
-    """The largest q whose payload fits into the room of each pair [client, channel]; 0 where none does."""
+    """The largest q whose payload fits into `room_bits` [client, channel]; 0 where no q fits."""
     rows = np.arange(len(room_bits))[:, None]
     most = np.zeros(room_bits.shape)
     for q in range(1, MAX_NUM_BITS + 1):
@@ -46,7 +46,7 @@ def most_bits(room_bits: FloatArray, statistics: Statistics, constants: Constant
 
 
 def error_scales(statistics: Statistics, constants: Constants) -> FloatArray:
-    """c of each client's upload: its codec's, or Zθ²/4. Paper: Lemma 1."""
+    """c of each client's upload: the codec's forecast if there is one, else Zθ²/4. Paper: Lemma 1."""
     if statistics.error_scales is not None:
         return statistics.error_scales
     return 0.25 * constants.num_parameters * np.square(statistics.weight_ranges)

@@ -1,13 +1,16 @@
-"""Codecs that send indexes at the cost of their entropy: short where most values round to zero.
+"""Codecs that entropy-code the indexes. An upload is short if most values round to zero.
 
-A step then need not come from the largest value, which jumps from round to round and the size of an upload with it.
-Here it comes from the mean magnitude: an index is 1 or more with probability (2^q - 1)/64 on average whatever the
-vector, so that a client's last upload says within a few per cent how large its next one will be. Indexes have no upper
-limit but that of a scale which is at least an eighth of the largest value.
+The step is derived from the mean magnitude of the vector, not from its largest value: the largest value varies from
+round to round, and the size of an upload would vary with it. With the mean, an index is 1 or more with an average
+probability of (2^q - 1)/64 for any vector, so a client's last upload predicts the size of its next one within a few
+per cent. The scale is at least an eighth of the largest value, which limits the largest index.
 
-Body: a scale (float32) for each block; the number of code words (4 bytes) and of symbols (2 bytes); a byte a symbol,
-sixteenths of an octave by which it is rarer than the most frequent one, 255 for one that does not occur; the code words
-(4 bytes each); signs and low bits.
+A body has these parts, in this order:
+- one scale (float32) per block
+- the number of code words (4 bytes) and the number of symbols (2 bytes)
+- one byte per symbol: how much rarer than the most frequent symbol it is, as 16·log2(ratio); 255 if it does not occur
+- the code words (4 bytes each)
+- the signs and low bits
 """
 
 import struct
@@ -29,23 +32,23 @@ from qccf.quantization.uniform import (
 
 MEANS_PER_SCALE = 64.0
 SCALES_PER_PEAK = 8.0
-"""No index has more than q + 4 bits."""
+"""A scale is at least the largest magnitude divided by this, so an index has at most q + 4 bits."""
 
 COUNTS = struct.Struct("<IH")
 ABSENT = 255
 TABLE_STEPS = 16.0
 WORD_BITS = 32
 CODER_BITS_MAX = 24
-"""The coder gives every symbol a probability of at least 2^-24."""
+"""Every symbol has a probability of at least 2^-24 and so takes at most 24 bits."""
 
 
 def max_symbols(num_bits: int) -> int:
-    """How many symbols indexes below 2^(q + 4) need."""
+    """Number of symbols for indexes below 2^(q + 4)."""
     return 8 * num_bits + 16
 
 
 class EntropyCodec(BlockedCodec):
-    """Lossless coding of what a uniform quantizer with a scale for each block makes of a vector."""
+    """A uniform quantizer with one scale per block, and lossless entropy coding of its indexes."""
 
     affine = False
 
@@ -132,12 +135,12 @@ class EntropyCodec(BlockedCodec):
         num_words, num_symbols = COUNTS.unpack_from(body.data, 4 * self.num_ranges)
         if not 1 <= num_symbols <= max_symbols(num_bits):
             raise wire.TableError(
-                f"the payload has {num_symbols} symbols, and 1 to {max_symbols(num_bits)} are possible."
+                f"the payload has {num_symbols} symbols, but 1 to {max_symbols(num_bits)} are possible."
             )
         words_at, extra_at = start + num_symbols, start + num_symbols + 4 * num_words
         if len(body) < extra_at:
             raise wire.ShortPayloadError(
-                f"the payload's body has {len(body):,} bytes, and its code ends at {extra_at:,}."
+                f"the payload's body has {len(body):,} bytes, but its code words end at {extra_at:,}."
             )
         symbols = decoded(
             np.frombuffer(body[words_at:extra_at].tobytes(), dtype="<u4"),
@@ -147,15 +150,15 @@ class EntropyCodec(BlockedCodec):
         extra_bits = kernels.extra_bits(symbols)
         size = extra_at - (-extra_bits // 8)
         if len(body) < size:
-            raise wire.ShortPayloadError(f"the payload's body has {len(body):,} bytes, and its symbols need {size:,}.")
+            raise wire.ShortPayloadError(f"the payload's body has {len(body):,} bytes, but its symbols need {size:,}.")
         if len(body) > size:
-            raise wire.TrailingBytesError(f"the payload's body has {len(body):,} bytes, and it ends at {size:,}.")
+            raise wire.TrailingBytesError(f"the payload's body has {len(body):,} bytes, but its data end at {size:,}.")
         wire.check_padding(body, extra_bits)
         return scales, symbols, np.append(body[extra_at:], np.zeros(8, dtype=np.uint8))
 
 
 def frequency_table(counts: IntArray) -> wire.Bytes:
-    """How much rarer than the most frequent each symbol is, up to the last one that occurs."""
+    """How much rarer than the most frequent symbol each symbol is, up to the last one that occurs."""
     used = counts[: np.flatnonzero(counts)[-1] + 1]
     with np.errstate(divide="ignore"):
         rarity = np.rint(TABLE_STEPS * np.log2(used.max() / used))
@@ -165,15 +168,15 @@ def frequency_table(counts: IntArray) -> wire.Bytes:
 def checked_table(table: wire.Bytes) -> wire.Bytes:
     if table.min() != 0:
         raise wire.TableError(
-            f"the least entry of the payload's table is {table.min()}, and that of the most frequent is 0."
+            f"the smallest entry of the payload's table is {table.min()}, but the most frequent symbol must have 0."
         )
     if table[-1] == ABSENT:
-        raise wire.TableError(f"the payload's table of {len(table)} symbols ends with one that does not occur.")
+        raise wire.TableError(f"the payload's table of {len(table)} symbols ends with a symbol that does not occur.")
     return table
 
 
 def _model(table: wire.Bytes) -> Any:
-    """The distribution; weights are integers, so that both ends work with the same one."""
+    """The distribution of the symbols. Its weights are integers, so encoder and decoder use exactly the same one."""
     import constriction
 
     weights = np.where(table == ABSENT, 0.0, np.rint(2.0**24 * np.exp2(table / -TABLE_STEPS)))
@@ -181,7 +184,7 @@ def _model(table: wire.Bytes) -> Any:
 
 
 def coded(symbols: NDArray[np.int32], table: wire.Bytes) -> NDArray[np.uint32]:
-    """The code words of the symbols; none where there is only one symbol to choose from."""
+    """The code words of the symbols. There are none if the table has only one symbol."""
     import constriction
 
     coder = constriction.stream.stack.AnsCoder()
@@ -191,7 +194,7 @@ def coded(symbols: NDArray[np.int32], table: wire.Bytes) -> NDArray[np.uint32]:
 
 
 def decoded(words: NDArray[np.uint32], table: wire.Bytes, count: int) -> NDArray[np.int32]:
-    """The symbols that exactly these words stand for."""
+    """The `count` symbols of these code words. Raises StreamError unless all words are used up."""
     import constriction
 
     try:
@@ -200,7 +203,7 @@ def decoded(words: NDArray[np.uint32], table: wire.Bytes, count: int) -> NDArray
         finished = coder.is_empty()
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
-    except BaseException as error:  # a panic in the library is not an Exception
+    except BaseException as error:  # a Rust panic in constriction is not an Exception
         raise wire.StreamError(f"the payload's {len(words):,} code words cannot be decoded: {error}.") from None
     if not finished:
         raise wire.StreamError(f"the payload's {len(words):,} code words are not those of {count:,} symbols.")

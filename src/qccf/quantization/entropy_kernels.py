@@ -1,8 +1,9 @@
-"""Compiled loops between values, the symbols that are entropy-coded, and the bits beside them that are not.
+"""Compiled loops that turn values into symbols and extra bits, and back. Symbols are entropy-coded, extra bits are not.
 
-An index below 16 is a symbol of its own. A larger one is coded like a floating-point number: its length and the three
-bits after the leading one are the symbol, the rest is sent as it is. Few symbols then serve indexes of any size, and
-within one the indexes are nearly equally likely, so that nothing is lost. Every index but 0 adds a sign.
+Each index below 16 has its own symbol. A larger index is coded like a floating-point number: its length and the three
+bits after the leading one form the symbol, and the remaining low bits are extra bits. So a few symbols cover indexes of
+any size. The indexes of one symbol are nearly equally likely, so sending their low bits uncoded costs almost nothing.
+Every index except 0 also has a sign bit among the extra bits.
 """
 
 from typing import Any
@@ -14,23 +15,23 @@ from qccf.quantization.kernels import CHUNK, load64, mixed_key, random_word
 
 DIRECT = 16
 _OFFSET = 8 * (1023 + 4) - DIRECT
-"""The bits of a float64 from 2^49 on are 8·exponent + the three bits; this moves those of 16.0 to symbol 16."""
+"""A float64 shifted right by 49 bits is 8·exponent + the three bits. Subtracting this gives 16.0 the symbol 16."""
 
 GROUP = 256
-"""Values whose rounding shares one random number."""
+"""Number of values whose rounding shares one random number."""
 
 BIN_SHIFT = 17
-"""A float32 without its low 17 bits: bins that are 1/64 of an octave wide."""
+"""A float32 without its low 17 bits gives bins that split each factor of two into 64."""
 LOWEST_BIN = (127 - 40) << 6
 NUM_BINS = 44 << 6
-"""From 2^-40, below which a magnitude hardly counts, to 2^4, which none reaches: a scale is an eighth of the peak."""
+"""Bins from 2^-40, below which magnitudes are negligible, to 2^4: magnitude / scale is at most 8."""
 
 u8, u32, u64, i32, i64, f32, f64 = np.uint8, np.uint32, np.uint64, np.int32, np.int64, np.float32, np.float64
 
 
 @numba.njit(nogil=True, cache=True)
 def mean_magnitude(values: Any) -> Any:
-    """Four running sums, always in the same order, so that every machine gets the same mean."""
+    """Mean magnitude from four running sums in a fixed order, so that every machine gets the same result."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     whole = len(values) // 4
     for j in range(whole):
@@ -45,10 +46,10 @@ def mean_magnitude(values: Any) -> Any:
 
 @numba.njit(nogil=True, cache=True)
 def _round(values: Any, first: Any, inverse_step: Any, key: Any, carried: Any, indexes: Any) -> Any:
-    """Indexes by adding up the fractions of a step: where the sum passes a whole one, a value is rounded up.
+    """Fill `indexes`: add up the fractions of a step, and round a value up when the sum passes a whole number.
 
-    The sum starts anew at a random point for each GROUP values, so each value is rounded up with exactly the right
-    probability; and how many are rounded up hardly varies, which makes the size of an upload predictable.
+    For each GROUP of values the sum starts at a new random point, so each value is rounded up with exactly the right
+    probability. The number of values rounded up hardly varies, which makes the size of an upload predictable.
     """
     low, high = key
     for j in range(len(values)):
@@ -74,7 +75,7 @@ def round_to_symbols(
     counts: Any,
     extra: Any,
 ) -> Any:
-    """Fill `symbols`, how often each occurs, and the words of `extra` bits; returns how many bits those are."""
+    """Fill `symbols`, the `counts` of each symbol and the words of `extra` bits; return the number of extra bits."""
     halves = mixed_key(key)
     indexes = np.zeros(CHUNK, dtype=f64)
     index_bits = indexes.view(u64)
@@ -111,7 +112,7 @@ def round_to_symbols(
 
 @numba.njit(nogil=True, cache=True)
 def extra_bits(symbols: Any) -> Any:
-    """How many bits belong to these symbols beside them."""
+    """Number of extra bits of these symbols."""
     total = 0
     for j in range(len(symbols)):
         total += (symbols[j] > 0) + (max(0, symbols[j] - DIRECT + 8) // 8)
@@ -120,9 +121,9 @@ def extra_bits(symbols: Any) -> Any:
 
 @numba.njit(nogil=True, cache=True)
 def add_symbols(symbols: Any, extra: Any, bounds: Any, scales: Any, num_bits: Any, weight: Any, total: Any) -> None:
-    """total += weight · values; `extra` has eight bytes to spare.
+    """total += weight · values. `extra` has eight spare bytes at its end, because bits are read in 64-bit words.
 
-    Magnitudes stop at the largest float32, which only absurd scales reach.
+    Magnitudes are limited to the largest float32; only extreme scales reach it.
     """
     largest = f64(np.finfo(np.float32).max)
     place: Any = 0
@@ -144,7 +145,7 @@ def add_symbols(symbols: Any, extra: Any, bounds: Any, scales: Any, num_bits: An
 
 @numba.njit(nogil=True, cache=True)
 def magnitude_bins(values: Any, bounds: Any, scales: Any, counts: Any, sums: Any) -> None:
-    """How many magnitudes lie in each bin of (magnitude / scale of its block), and their sum."""
+    """Fill `counts` and `sums`: the number and the sum of the ratios magnitude / scale in each bin."""
     ratios = np.zeros(CHUNK, dtype=f32)
     ratio_bits = ratios.view(u32)
     for block in range(len(bounds) - 1):
@@ -162,10 +163,10 @@ def magnitude_bins(values: Any, bounds: Any, scales: Any, counts: Any, sums: Any
 
 @numba.njit(nogil=True, cache=True)
 def expected_bits(counts: Any, sums: Any, max_num_bits: Any, histogram: Any, bits: Any, lengths: Any) -> None:
-    """Bits of coded symbols and of those beside them for each q, and how many symbols the table then has.
+    """Fill, for each q, the expected `bits` of symbols and extra bits, and the `lengths` of the frequency table.
 
-    Stochastic rounding of a magnitude between two indexes sends known parts of it to each, so the histogram that is
-    to be expected needs no random numbers.
+    Stochastic rounding takes a magnitude to each of the two nearest indexes with a known probability, so the expected
+    histogram needs no random numbers.
     """
     held = np.zeros(1, dtype=f64)
     held_bits = held.view(u64)

@@ -1,12 +1,12 @@
-"""Compiled loops: round and pack in one pass, unpack and add in one pass. Nothing here is larger than a few kilobytes.
+"""Compiled loops: round and pack in one pass, unpack and add in one pass. Working memory is a few kilobytes.
 
-A value becomes a field of q + 1 bits: its index in the low q, its sign above. Fields follow each other without gaps,
-the first in the lowest bits of the first byte. Rounding is fixed-point: a magnitude is scaled to an integer whose low
-bits are the fraction of a step, a random number below one step is added, and the fraction is cut off. That rounds up
-with exactly the right probability, and the same on every machine.
+A value becomes a field of q + 1 bits: the index in the low q bits, the sign above it. Fields follow each other without
+gaps; the first field starts at the lowest bit of the first byte. Rounding uses fixed-point numbers: a magnitude is
+scaled to an integer whose low bits are the fraction of a step, a random number below one step is added, and the
+fraction is cut off. This rounds up with exactly the right probability and gives the same result on every machine.
 
-The random number of value i is a hash of i and the key: the multiplications of MurmurHash3's last step, with half of
-the mixed key added before them and the other half between them.
+The random number of value i is a hash of i and the key. It uses the two multiplications of MurmurHash3's last step: one
+half of the mixed key is added before them, the other half is XORed in between them.
 """
 
 from typing import Any
@@ -16,13 +16,13 @@ import numpy as np
 from numba.extending import intrinsic
 
 CHUNK = 2048
-"""Values worked on at a time, a multiple of 64 so that each chunk begins with a whole byte and fits a fast cache."""
+"""Values processed at a time. A multiple of 64, so each chunk starts at a whole byte; small enough for a fast cache."""
 
 NARROW_BITS = 16
-"""Up to here a scaled magnitude fits 31 bits with enough of them left for the fraction."""
+"""Up to this q a scaled magnitude fits into 31 bits and leaves enough of them for the fraction."""
 
 SMALLEST_NARROW_RANGE = 2.0**-90
-"""Below, the float32 factor from a value to its fixed-point form would overflow."""
+"""For smaller ranges the float32 factor from a value to its fixed-point form would overflow."""
 
 WIDE_FRACTION_BITS = 20
 
@@ -31,7 +31,7 @@ i32, i64, f32, f64 = np.int32, np.int64, np.float32, np.float64
 
 
 def _operator32(name: str) -> Any:
-    """An operation of LLVM on 32-bit numbers. Numba's own give 64-bit results, and half as many fit a register."""
+    """An LLVM operation on 32-bit numbers. Numba's own operations give 64-bit results, which halves the SIMD width."""
 
     def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return getattr(builder, name)(*arguments)
@@ -44,7 +44,7 @@ def _operator32(name: str) -> Any:
 
 
 def _load64(_context: Any, array: Any, _place: Any) -> Any:
-    """The eight bytes of an array from any place on, as one number."""
+    """Eight bytes of an array, starting at any byte, as one number."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         start = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -61,7 +61,7 @@ left32, right32 = (_operator32(name) for name in ("shl", "lshr"))
 
 @numba.njit(nogil=True, cache=True)
 def mixed_key(key: Any) -> Any:
-    """The two halves of a thoroughly mixed 64-bit key (the last step of SplitMix64)."""
+    """The two halves of the 64-bit key, mixed by the last step of SplitMix64."""
     x = u64(key + u64(0x9E3779B97F4A7C15))
     x = u64((x ^ (x >> u64(30))) * u64(0xBF58476D1CE4E5B9))
     x = u64((x ^ (x >> u64(27))) * u64(0x94D049BB133111EB))
@@ -82,7 +82,7 @@ def random_word(i: Any, low: Any, high: Any) -> Any:
 
 @numba.njit(nogil=True, cache=True)
 def largest_bits(value_bits: Any, bounds: Any, largest: Any) -> None:
-    """The largest magnitude of each block as the bits of a float32, whose order is that of integers, NaN on top."""
+    """Fill `largest`: the bits of each block's largest magnitude. Ordered as integers, NaN and infinity are largest."""
     for b in range(len(bounds) - 1):
         block = value_bits[bounds[b] : bounds[b + 1]]
         most = i32(0)
@@ -117,7 +117,7 @@ def _round_wide(values: Any, value_bits: Any, first: Any, num_bits: Any, scale: 
 def _round_block(
     values: Any, value_bits: Any, first: Any, num_bits: Any, value_range: Any, key: Any, fields: Any
 ) -> None:
-    """The scale is rounded up where need be, so that the largest magnitude is exactly the top knob."""
+    """Round one block. The scale is rounded up if necessary, so the largest magnitude gets exactly the top index."""
     top = 2.0**num_bits - 1.0
     if value_range == 0.0:
         fields[: len(values)] = 0
@@ -137,14 +137,14 @@ def _round_block(
 
 @numba.njit(nogil=True, cache=True)
 def _copy(source: Any, target: Any) -> None:
-    """Between integers of different widths as well: fields of 8 or 16 bits need no other packing."""
+    """Copy, also between integers of different widths. Fields of 8 or 16 bits need no other packing."""
     for j in range(len(source)):
         target[j] = source[j]
 
 
 @numba.njit(nogil=True, cache=True)
 def _pack_pairs(fields: Any, count: Any, width: Any, words: Any) -> None:
-    """Fields of at most 32 bits, two at a time; there is an even number of them."""
+    """Pack fields of at most 32 bits, two at a time. An odd count is followed by one zero field."""
     pairs = fields.view(u64)
     word, used, place, both = u64(0), u64(0), 0, u64(2 * width)
     for j in range((count + 1) // 2):
@@ -193,7 +193,7 @@ def _unpack_wide(packed: Any, count: Any, width: Any, fields: Any) -> None:
 
 @numba.njit(nogil=True, cache=True)
 def _add_narrow(fields: Any, num_bits: Any, step: Any, weight: Any, total: Any) -> None:
-    """A value is rounded to float32 before it is weighted, so that decoding and accumulating agree in every bit."""
+    """Add weighted values. Each is rounded to float32 first, so that decoding and accumulating agree in every bit."""
     mask, sign_shift = i32((1 << num_bits) - 1), u32(31 - num_bits)
     for j in range(len(total)):
         sign = i32(left32(fields[j], sign_shift)) >> i32(31)
@@ -215,7 +215,7 @@ def _add_wide(fields: Any, num_bits: Any, step: Any, weight: Any, total: Any) ->
 def round_and_pack(
     values: Any, value_bits: Any, bounds: Any, ranges: Any, num_bits: Any, key: Any, packed: Any
 ) -> None:
-    """Fill `packed` with the fields of all values; block b is values[bounds[b] : bounds[b + 1]]."""
+    """Fill `packed` with the fields of all values. Block b is values[bounds[b] : bounds[b + 1]]."""
     halves = mixed_key(key)
     narrow, wide = np.zeros(CHUNK, dtype=u32), np.zeros(CHUNK, dtype=u64)
     words = np.zeros(CHUNK * (num_bits + 1) // 64 + 1, dtype=u64)
@@ -252,7 +252,7 @@ def round_and_pack(
 
 @numba.njit(nogil=True, cache=True)
 def unpack_and_add(packed: Any, bounds: Any, ranges: Any, num_bits: Any, weight: Any, total: Any) -> None:
-    """total += weight · values; `packed` holds exactly the fields of all of them."""
+    """total += weight · values. `packed` holds exactly the fields of all values."""
     narrow, wide = np.zeros(CHUNK, dtype=u32), np.zeros(CHUNK, dtype=u64)
     piece = np.zeros(CHUNK * (num_bits + 1) // 8 + 8, dtype=u8)
     block = 0

@@ -1,4 +1,4 @@
-"""What a codec is: it makes an upload of a vector and a vector of an upload, and forecasts what either costs."""
+"""The codec protocol: encode a vector, decode a payload, forecast the size and the error of an upload."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -14,10 +14,10 @@ Vector = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What uploads of a vector like this one would cost and how far they would err.
+    """Expected error and size of an upload of a similar vector.
 
     ``error_scale`` is c: with q bits the expected squared error is at most c/(2^q - 1)². ``bits`` are the expected
-    payload bits for q = 1 … MAX_NUM_BITS, or None where a·q + b says it already.
+    payload bits for q = 1 … MAX_NUM_BITS, or None for an affine codec, whose size is known exactly.
     """
 
     error_scale: float
@@ -25,12 +25,12 @@ class Forecast:
 
 
 class Codec(Protocol):
-    """Encodes at one end and decodes at the other; both ends build it alike and it keeps no state.
+    """Encodes on the client and decodes on the server. Both build it with the same arguments; it keeps no state.
 
-    Built as ``Class(num_parameters, layer_sizes, **options)``. A ``relative`` codec is given, and gives back, the
-    difference to the global model that the server sent last; the caller subtracts and adds. Where ``affine``, a
-    payload has exactly ``bits_per_index``·q + ``overhead_bits`` bits; elsewhere these two describe what it would have
-    without entropy coding, and the forecast has the sizes.
+    Built as ``Class(num_parameters, layer_sizes, **options)``. A ``relative`` codec encodes the difference to the
+    global model that the server sent last; the caller subtracts and adds the global model. If ``affine``, a payload
+    has exactly ``bits_per_index``·q + ``overhead_bits`` bits. Otherwise these two give the size without entropy
+    coding, and the forecast gives the expected sizes.
     """
 
     relative: bool
@@ -39,21 +39,21 @@ class Codec(Protocol):
     overhead_bits: float
 
     def forecast(self, vector: Vector) -> Forecast:
-        """Costs and errors of such a vector, for each number of bits."""
+        """Expected size and error of an upload of this vector, for each number of bits."""
         ...
 
     def encode(self, vector: Vector, num_bits: int, key: int) -> bytes:
-        """The payload; its rounding is random, and the same for the same 64-bit key."""
+        """The payload. Rounding is random and depends only on the 64-bit key."""
         ...
 
     def size_bits(self, payload: Buffer) -> int:
-        """ℓ as it was really sent: the header does not count."""
+        """ℓ of this payload, without the header."""
         ...
 
     def decode(self, payload: Buffer, num_bits: int) -> Vector:
-        """The vector of a payload that was asked for with so many bits. Raises PayloadError for any other bytes."""
+        """The vector of a payload with ``num_bits`` bits per index. Raises PayloadError for any other bytes."""
         ...
 
     def accumulate(self, payload: Buffer, num_bits: int, weight: float, total: NDArray[Any]) -> None:
-        """Add ``weight`` times the decoded vector to ``total``, or nothing where the payload is refused."""
+        """Add ``weight`` times the decoded vector to ``total``. A refused payload leaves ``total`` unchanged."""
         ...

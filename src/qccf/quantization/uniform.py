@@ -1,4 +1,4 @@
-"""Codecs whose size is exactly affine in q: a range for the vector or for each block, a sign and an index a value."""
+"""Codecs whose size is exactly affine in q: one range per vector or per block, one sign and one index per value."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,9 +16,9 @@ INFINITY_BITS = 0x7F800000
 
 
 def block_bounds(num_parameters: int, layer_sizes: Sequence[int], block: int | str | None) -> IntArray:
-    """Where blocks begin and end: one for all values, one a layer, or one for each `block` values."""
+    """Where blocks begin and end: one block for all values (None), one per layer, or one per `block` values."""
     if not 1 <= num_parameters < 2**32:
-        raise ConfigError(f"a codec takes 1 to 2^32 - 1 values, not {num_parameters:,}.")
+        raise ConfigError(f"a codec takes 1 to 2^32 - 1 values, not {num_parameters:,}; use a smaller model.")
     if block is None:
         return np.array([0, num_parameters])
     if block == "layer":
@@ -26,15 +26,15 @@ def block_bounds(num_parameters: int, layer_sizes: Sequence[int], block: int | s
             raise ConfigError(f"the layer sizes {list(layer_sizes)} do not add up to {num_parameters:,} values.")
         return np.concatenate([[0], np.cumsum(layer_sizes)])
     if not isinstance(block, int) or block < 1:
-        raise ConfigError(f'block = {block!r} is not possible: take a number of values, or "layer".')
+        raise ConfigError(f'block = {block!r} is not possible: use a number of values from 1, or "layer".')
     return np.append(np.arange(0, num_parameters, block), num_parameters)
 
 
 def checked_input(vector: Vector, num_parameters: int) -> Vector:
-    """The vector as kernels want it."""
+    """The vector as contiguous, read-only float32."""
     values = np.ascontiguousarray(vector, dtype=np.float32)
     if values.shape != (num_parameters,):
-        raise ValueError(f"the vector has shape {values.shape}, and the codec was built for ({num_parameters},)")
+        raise ValueError(f"the vector has shape {values.shape}, but the codec was built for ({num_parameters},)")
     return wire.readonly(values)
 
 
@@ -46,7 +46,7 @@ def checked_num_bits(num_bits: int) -> int:
 
 def checked_total(total: NDArray[Any], num_parameters: int) -> NDArray[Any]:
     if total.shape != (num_parameters,):
-        raise ValueError(f"the total has shape {total.shape}, and the codec was built for ({num_parameters},)")
+        raise ValueError(f"the total has shape {total.shape}, but the codec was built for ({num_parameters},)")
     return total
 
 
@@ -58,14 +58,14 @@ def block_ranges(values: Vector, bounds: IntArray) -> NDArray[np.float32]:
     kernels.largest_bits(values.view(np.int32), bounds, largest)
     if largest.max() >= INFINITY_BITS:
         raise DivergedError(
-            "a model with NaN or infinite weights cannot be quantized, for the training diverged: lower "
+            "the training diverged, and a model with NaN or infinite weights cannot be quantized: lower "
             "learning.learning_rate."
         )
     return largest.view(np.float32)
 
 
 class BlockedCodec:
-    """What codecs with a range or scale for each block have in common."""
+    """The common part of codecs with one range or scale per block."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class BlockedCodec:
 
 
 class UniformCodec(BlockedCodec):
-    """The paper's quantizer, with a range for each block."""
+    """The paper's quantizer, with one range per block."""
 
     affine = True
 

@@ -1,7 +1,7 @@
-"""The envelope of an upload: a header of 16 bytes, then the codec's body. Bytes that arrive are taken to be hostile.
+"""The format of a payload: a header of 16 bytes, then the codec's body. Received bytes are treated as hostile.
 
 Header, little-endian: magic (4 bytes), version (1), codec (1), q (2), Z (4), checksum (4). The checksum is the low half
-of the body's XXH3-64, seeded with the eight bytes between magic and checksum, so that it covers these as well.
+of the body's XXH3-64. Its seed is the eight bytes between magic and checksum, so that it covers these as well.
 """
 
 import struct
@@ -19,17 +19,17 @@ VERSION = 1
 HEADER = struct.Struct("<4sBBHII")
 HEADER_BYTES = HEADER.size
 LARGEST_RANGE = 0x7F7FFFFF
-"""The bits of the largest finite float32: those of infinity, NaN and all that has a sign are larger integers."""
+"""The bits of the largest finite float32. The bits of infinity, NaN and negative numbers are larger integers."""
 
 Bytes = NDArray[np.uint8]
 
 
 class PayloadError(QccfError):
-    """A payload that does not say what was asked for."""
+    """A payload that is not the requested one or is broken; the subclasses say how."""
 
 
 class MagicError(PayloadError):
-    """Not a payload at all."""
+    """Bytes that are not a payload."""
 
 
 class VersionError(PayloadError):
@@ -41,7 +41,7 @@ class CodecError(PayloadError):
 
 
 class NumBitsError(PayloadError):
-    """A q that is impossible, or not the one that the client was told."""
+    """A q that is out of range or is not the requested one."""
 
 
 class CountError(PayloadError):
@@ -49,7 +49,7 @@ class CountError(PayloadError):
 
 
 class OversizeError(PayloadError):
-    """A claim that would have the receiver make room for more than it expects."""
+    """A payload that claims more values than the model has."""
 
 
 class ShortPayloadError(PayloadError):
@@ -57,7 +57,7 @@ class ShortPayloadError(PayloadError):
 
 
 class TrailingBytesError(PayloadError):
-    """A payload that goes on after its end."""
+    """A payload with bytes after its end."""
 
 
 class ChecksumError(PayloadError):
@@ -77,11 +77,11 @@ class TableError(PayloadError):
 
 
 class StreamError(PayloadError):
-    """Entropy-coded data that do not end where their values end."""
+    """Entropy-coded data that do not decode to the stated number of symbols."""
 
 
 def frame(body_bytes: int) -> tuple[Bytes, Bytes]:
-    """Room for a payload, and the part of it that is for the body."""
+    """An empty payload, and a view of the part for the body."""
     whole = np.empty(HEADER_BYTES + body_bytes, dtype=np.uint8)
     return whole, whole[HEADER_BYTES:]
 
@@ -94,8 +94,8 @@ def seal(whole: Bytes, codec_id: int, num_bits: int, num_parameters: int) -> byt
 
 
 def checksum(payload: Buffer) -> int:
-    """What the header of these bytes ought to say."""
-    import xxhash  # the decision core works without it
+    """The checksum that the header of this payload must contain."""
+    import xxhash  # imported here because the policies run without it
 
     seed = int.from_bytes(payload[4:12], "little")
     return int(xxhash.xxh3_64_intdigest(payload[HEADER_BYTES:], seed=seed)) & 0xFFFFFFFF
@@ -104,72 +104,72 @@ def checksum(payload: Buffer) -> int:
 def unseal(
     payload: Buffer, codec_id: int, num_bits: int, num_parameters: int, *, least_bytes: int, most_bytes: int
 ) -> Bytes:
-    """The body of an intact payload of that codec, q and Z whose body is within the given lengths."""
+    """The body of an intact payload with this codec, q and Z, of `least_bytes` to `most_bytes` bytes."""
     view = flat(payload)
     codec, bits, count, stated = _read_header(view)
     if codec != codec_id:
-        raise CodecError(f"the payload is of codec {codec}, and codec {codec_id} was asked for.")
+        raise CodecError(f"the payload is of codec {codec}, but codec {codec_id} was requested.")
     if bits != num_bits:
-        raise NumBitsError(f"the payload has {bits} bits an index, and {num_bits} were asked for.")
+        raise NumBitsError(f"the payload has {bits} bits per index, but {num_bits} were requested.")
     if count > num_parameters:
-        raise OversizeError(f"the payload claims {count:,} values, and the model has {num_parameters:,}.")
+        raise OversizeError(f"the payload claims {count:,} values, but the model has {num_parameters:,}.")
     if count < num_parameters:
-        raise CountError(f"the payload has {count:,} values, and the model has {num_parameters:,}.")
+        raise CountError(f"the payload has {count:,} values, but the model has {num_parameters:,}.")
     body = len(view) - HEADER_BYTES
     if body < least_bytes:
-        raise ShortPayloadError(f"the payload's body has {body:,} bytes, and at least {least_bytes:,} are needed.")
+        raise ShortPayloadError(f"the payload's body has {body:,} bytes, but at least {least_bytes:,} are needed.")
     if body > most_bytes:
-        raise TrailingBytesError(f"the payload's body has {body:,} bytes, and at most {most_bytes:,} are possible.")
+        raise TrailingBytesError(f"the payload's body has {body:,} bytes, but at most {most_bytes:,} are possible.")
     found = checksum(view)
     if stated != found:
-        raise ChecksumError(f"the payload's checksum is {stated:08x}, and its bytes give {found:08x}.")
+        raise ChecksumError(f"the payload's checksum is {stated:08x}, but its bytes give {found:08x}.")
     return readonly(np.frombuffer(view, dtype=np.uint8, offset=HEADER_BYTES))
 
 
 def stated_num_bits(payload: Buffer) -> int:
-    """q as the header says it."""
+    """q as stated in the header."""
     return _read_header(flat(payload))[1]
 
 
 def _read_header(view: memoryview) -> tuple[int, int, int, int]:
-    """Codec, q, Z and checksum of what looks like a payload."""
+    """Codec, q, Z and checksum from the header."""
     if len(view) < HEADER_BYTES:
         raise ShortPayloadError(f"the payload has {len(view)} bytes, less than its header of {HEADER_BYTES}.")
     magic, version, codec, bits, count, stated = HEADER.unpack_from(view)
     if magic != MAGIC:
         raise MagicError(f"the payload begins with {magic!r}, not with {MAGIC!r}.")
     if version != VERSION:
-        raise VersionError(f"the payload has version {version}, and only version {VERSION} is understood.")
+        raise VersionError(f"the payload has version {version}, but only version {VERSION} is supported.")
     if not 1 <= bits <= MAX_NUM_BITS:
-        raise NumBitsError(f"the payload has {bits} bits an index, and 1 to {MAX_NUM_BITS} are possible.")
+        raise NumBitsError(f"the payload has {bits} bits per index, but 1 to {MAX_NUM_BITS} are possible.")
     return codec, bits, count, stated
 
 
 def flat(payload: Buffer) -> memoryview:
-    """The same bytes in one row."""
+    """The same bytes as one contiguous view."""
     view = memoryview(payload)
     return view.cast("B") if view.c_contiguous else memoryview(view.tobytes())
 
 
 def readonly(array: NDArray[Any]) -> NDArray[Any]:
-    """A view that cannot be written: kernels are compiled once for these, not once for each kind of owner."""
+    """A read-only view. Numba compiles a kernel again for each kind of array, so all inputs are made read-only."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
 def read_ranges(body: Bytes, count: int) -> NDArray[np.float32]:
-    """The ranges at the beginning of a body that is long enough for them."""
+    """The ranges at the start of the body. The caller has checked that the body is long enough."""
     bits = np.frombuffer(body[: 4 * count].tobytes(), dtype="<u4")
     wrong = np.flatnonzero(bits > LARGEST_RANGE)
     if len(wrong):
         value = bits.view("<f4")[wrong[0]]
-        raise RangeError(f"range {wrong[0]} of the payload is {value}, and a range is finite and not negative.")
+        raise RangeError(f"range {wrong[0]} of the payload is {value}, but a range is finite and not negative.")
     return bits.view("<f4")
 
 
 def check_padding(body: Bytes, num_bits: int) -> None:
-    """The body ends with `num_bits` bits in use; those that fill its last byte must be zero."""
+    """Refuse a body of `num_bits` bits if the unused bits of its last byte are not zero."""
     spare = -num_bits % 8
     if spare and body[-1] >> (8 - spare):
-        raise PaddingError(f"the last byte of the payload is {body[-1]:#04x}, and its {spare} unused bits must be 0.")
+        raise PaddingError(f"the last byte of the payload is {body[-1]:#04x}, but its {spare} unused bits must be 0.")

@@ -1,0 +1,44 @@
+"""The terms of the convergence bound, computed by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from qccf.control import bound
+from qccf.core.errors import ConfigError
+from support.problems import CONSTANTS, equal_statistics
+
+
+def test_coefficients_by_hand() -> None:
+    """η = 0.1, L = 1, τ = 6: (ηL)² = 0.01, 2τ³ - 3τ² + τ = 330, so A1 = 6.6/0.84 and A2 = 0.6 + 0.3/0.28."""
+    assert bound.gradient_norm_coefficient(0.1, 1.0, 6) == pytest.approx(6.6 / 0.84)
+    assert bound.gradient_variance_coefficient(0.1, 1.0, 6) == pytest.approx(0.6 + 0.3 / 0.28)
+
+
+def test_terms_by_hand() -> None:
+    """Of two clients with 100 and 300 samples only the second participates, so its weight is 1."""
+    constants = replace(CONSTANTS, smoothness=1.0, num_parameters=100)
+    s = equal_statistics(100.0, 300.0)
+    on = np.array([False, True])
+    a1, a2 = 6.6 / 0.84, 0.6 + 0.3 / 0.28
+    assert bound.data_term(on, s, constants) == pytest.approx(24 * (1 + 0.25) + a1 * 1.0 + a2 * 2.0)
+    worst = 100 * 0.25 / (4 * 9)
+    assert bound.quantization_term(on, np.array([0, 2]), s, constants) == pytest.approx(0.5 * worst)
+
+
+def test_empty_round_has_no_weights() -> None:
+    s, nobody = equal_statistics(100.0, 300.0), np.array([False, False])
+    assert bound.aggregation_weights(nobody, s.dataset_sizes).tolist() == [0.0, 0.0]
+    assert bound.data_term(nobody, s, CONSTANTS) == pytest.approx(24 * 2)
+    assert bound.quantization_term(nobody, np.array([0, 0]), s, CONSTANTS) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("rate", "smoothness", "updates", "says"),
+    [(0.1, 1.2, 6, "2η²τ²L² = 1.04"), (0.9, 1.2, 1, "2η²τ²L²"), (0.5, 2.0, 1, "2η²τ²L² = 2")],
+)
+def test_validity_is_checked(rate: float, smoothness: float, updates: int, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        bound.require_valid_bound(learning_rate=rate, smoothness=smoothness, local_updates=updates)
+    bound.require_valid_bound(learning_rate=0.1, smoothness=1.0, local_updates=6)

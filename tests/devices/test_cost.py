@@ -1,0 +1,95 @@
+"""Time and energy of a round, computed by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from qccf.core.contracts import Decision, Observation
+from qccf.devices import cost
+from support.problems import CONSTANTS, equal_statistics
+
+
+def decision(bits: int, frequency: float, **flags: bool) -> Decision:
+    return Decision(np.array([0, -1]), np.array([bits, 0]), np.array([frequency, 0.0]), **flags)
+
+
+def observation(rate: float) -> Observation:
+    return Observation(np.array([[rate], [rate]]), equal_statistics(1200.0, 1000.0))
+
+
+def test_slowest_frequency() -> None:
+    cycles = np.array([2.4e6])
+    assert cost.slowest_frequency_hz(cycles, 0.008, CONSTANTS)[0] == pytest.approx(2e8)
+    assert cost.slowest_frequency_hz(cycles, 0.014, CONSTANTS)[0] == pytest.approx(4e8)
+    assert np.isinf(cost.slowest_frequency_hz(cycles, 0.0177, CONSTANTS)[0])
+    assert np.isinf(cost.slowest_frequency_hz(cycles, 0.03, CONSTANTS)[0])
+
+
+def test_settle_by_hand() -> None:
+    """1200 samples need 2.4e6 cycles: 12 ms and 0.96 mJ at 200 MHz. q = 3 gives 986,392 bits: 8 ms at 123.299 Mb/s."""
+    outcome = cost.settle(decision(3, 2e8), observation(986_392 / 0.008), CONSTANTS)
+    assert outcome.arrived.tolist() == [True, False]
+    assert outcome.missed.tolist() == [False, False]
+    assert outcome.compute_energy_j[0] == pytest.approx(0.96e-3)
+    assert outcome.upload_energy_j[0] == pytest.approx(1.6e-3)
+    assert outcome.latency_s.tolist() == pytest.approx([0.02, 0.0])
+    assert outcome.energy_j.tolist() == pytest.approx([2.56e-3, 0.0])
+    assert np.isnan(outcome.losses).all()
+
+
+def test_settle_uses_measured_payload_sizes() -> None:
+    """Twice the bits need twice the upload energy; an upload that no longer meets the deadline is lost."""
+    observation = Observation(np.full((3, 3), 1e8), equal_statistics(1000.0, 1000.0, 1000.0))
+    decision = Decision(np.array([0, 1, -1]), np.array([1, 1, 0]), np.array([1e9, 1e9, 0.0]))
+    expected = cost.settle(decision, observation, CONSTANTS)
+    sizes = np.array([2 * 493_212.0, np.nan, np.nan])
+    real = cost.settle(decision, observation, CONSTANTS, sizes_bits=sizes)
+    np.testing.assert_allclose(real.upload_energy_j, expected.upload_energy_j * [2.0, 1.0, 1.0])
+    late = cost.settle(decision, observation, CONSTANTS, sizes_bits=np.array([1.9e6, np.nan, np.nan]))
+    assert expected.arrived.tolist() == real.arrived.tolist() == [True, True, False]
+    assert late.arrived.tolist() == [False, True, False]
+    assert late.missed.tolist() == [True, False, False]
+
+
+def test_a_late_client_has_spent_all_its_energy() -> None:
+    """At 1 GHz computing takes 2.4 ms and 24 mJ; the client then transmits for the remaining 17.6 ms."""
+    outcome = cost.settle(decision(12, 1e9), observation(1e8), CONSTANTS)
+    assert outcome.missed.tolist() == [True, False]
+    assert outcome.arrived.tolist() == [False, False]
+    assert outcome.compute_energy_j[0] == pytest.approx(24e-3)
+    assert outcome.upload_energy_j[0] == pytest.approx(0.2 * 17.6e-3)
+    assert outcome.latency_s[0] == pytest.approx(0.02)
+
+
+def test_a_late_client_at_a_low_frequency_is_charged_for_the_highest() -> None:
+    outcome = cost.settle(decision(12, 2e8), observation(1e8), CONSTANTS)
+    assert outcome.missed[0]
+    assert outcome.compute_energy_j[0] == pytest.approx(24e-3)
+    assert outcome.upload_energy_j[0] == pytest.approx(0.2 * 17.6e-3)
+
+
+def test_a_client_that_cannot_finish_computing_computes_until_the_deadline() -> None:
+    constants = replace(CONSTANTS, cycles_per_sample=1e5)
+    outcome = cost.settle(decision(1, 1e9), observation(1e8), constants)
+    assert outcome.missed[0]
+    assert outcome.compute_energy_j[0] == pytest.approx(1e-26 * 1e18 * 0.02 * 1e9)
+    assert outcome.upload_energy_j[0] == 0.0
+
+
+def test_exempt_uploads_arrive_late_and_are_counted() -> None:
+    outcome = cost.settle(decision(32, 2e8, raw=True, deadline_exempt=True), observation(1e8), CONSTANTS)
+    assert outcome.missed[0]
+    assert outcome.arrived[0]
+    assert outcome.latency_s[0] == pytest.approx(0.012 + 32 * 246_590 / 1e8)
+    assert outcome.upload_energy_j[0] == pytest.approx(0.2 * 32 * 246_590 / 1e8)
+
+
+def test_losses_and_later_statistics_are_passed_on() -> None:
+    after = equal_statistics(1200.0, 1000.0, norm_sq=9.0)
+    outcome = cost.settle(
+        decision(3, 2e8), observation(2e8), CONSTANTS, statistics_after=after, losses=np.array([1.5, 2.5])
+    )
+    assert outcome.losses[0] == 1.5
+    assert np.isnan(outcome.losses[1])
+    assert outcome.statistics is after
