@@ -1,37 +1,63 @@
-# Two commands do everything: `make run` and `make test`. Both make the environment they need in .venv first.
+# `make run` and `make test` install what they need in .venv first. Each level installs only its own packages.
 
 PYTHON ?= python3
 BIN := .venv/bin
-READY := .venv/.ready
+INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt
+RUN := .venv/.ready-run
+DEV := .venv/.ready-dev
+DOCS := .venv/.ready-docs
+# One file per worker at a time, in the order of tests/conftest.py: servers and nodes first because they mostly wait.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test lint bench docs clean
+.PHONY: run check test lint browser docs bench clean
 
-run: $(READY)
+run: $(RUN)
 	$(BIN)/qccf compare quick
 
-test: $(READY) lint
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+check: $(DEV) lint
+	$(PYTEST) -m "not slow and not deployment and not browser"
 
-lint: $(READY)
+test: $(DEV) browser lint
+	$(PYTEST)
+
+lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: $(READY)
+# Tests marked `browser` need Chromium. Without one and without the right to install it they are skipped.
+browser:
+	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update --quiet=2 && apt-get install --quiet=2 --yes --no-install-recommends chromium >/dev/null && exit 0; \
+	fi; \
+	echo "No Chromium was found or installed: browser tests will be skipped."
+
+docs: $(DOCS)
 	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
-bench: $(READY)
+bench: $(DEV)
 	$(BIN)/python -m benchmarks.decide
 	$(BIN)/python -m benchmarks.plan_claims
 
-$(READY): pyproject.toml constraints.txt
+$(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "qccf needs Python 3.11 or newer: make PYTHON=python3.11")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	touch $(READY)
+
+$(RUN): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) torch
+	$(INSTALL) --editable '.[sim]'
+	touch $@
+
+$(DEV): $(RUN)
+	$(INSTALL) --editable '.[dev]'
+	touch $@
+
+$(DOCS): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) --editable '.[docs]'
+	touch $@
 
 clean:
 	rm -rf .venv runs site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

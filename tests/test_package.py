@@ -1,8 +1,7 @@
-"""The package as it is met: import weight, start-up time, files written whole, public names."""
+"""The package as a whole: what an import loads, the public names, files written whole, the version."""
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -33,15 +32,12 @@ def test_a_flower_client_loads_only_its_own_part() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
-def test_help_answers_in_half_a_second() -> None:
-    times = []
-    for _ in range(8):
-        started = time.perf_counter()
-        done = subprocess.run([sys.executable, "-m", "qccf", "--help"], capture_output=True, text=True)
-        times.append(time.perf_counter() - started)
-        assert "decide" in done.stdout
-        assert "plan" in done.stdout
-    assert min(times) < 0.5, "what else the machine does only ever adds"
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from qccf.cli.main import parser; assert 'decide' in parser().format_help();"
+        f"print([m for m in {HEAVY!r} if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
 def test_public_names_load() -> None:

@@ -138,6 +138,7 @@ def test_the_page_says_what_was_done(reproduced: Path) -> None:
     assert str(reproduced.parent) not in text, "the page must not name a machine's folders"
 
 
+@pytest.mark.slow
 def test_runs_with_a_setting_changed_are_no_experiment_of_the_paper(reproduced: Path, tmp_path: Path) -> None:
     tree = json.loads((reproduced / "reproduction.json").read_text())
     assert len(tree["varied"]) == 3
@@ -172,6 +173,7 @@ def _beta(folder: Path) -> float:
     return float(re.search(r"dataset_size_std = ([\d.]+)", (folder / "scenario.toml").read_text())[1])
 
 
+@pytest.mark.slow
 def test_the_same_command_runs_nothing_again_and_a_changed_one_only_what_changed(tmp_path: Path, monkeypatch) -> None:
     ran: list[str] = []
     run = TrainingJob.run
@@ -199,6 +201,7 @@ def test_the_plan_is_written_before_it_is_run(tmp_path: Path, monkeypatch) -> No
     assert tree["not_run"] == [], "this figure does not need the second task"
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_what_there_is(tmp_path: Path, monkeypatch, capsys) -> None:
     calls = interrupt_third_run(TrainingJob, monkeypatch)
     assert main(command(tmp_path, "fig2")) == 130
@@ -209,6 +212,7 @@ def test_an_interrupt_keeps_what_there_is(tmp_path: Path, monkeypatch, capsys) -
     assert len(calls) == 7
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_named_and_the_rest_is_reported(tmp_path: Path, monkeypatch, capsys) -> None:
     run = TrainingJob.run
 

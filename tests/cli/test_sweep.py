@@ -353,6 +353,7 @@ def test_a_parcel_is_the_folder_and_damage_is_noticed(tmp_path: Path) -> None:
     assert not (tmp_path / "outside.txt").exists()
 
 
+@pytest.mark.slow
 def test_a_key_press_ends_the_processes_too(file: Path) -> None:
     file.write_text(PLAN.replace("rounds = 2", "rounds = 3000"))
     out = file.parent / "out"

@@ -86,3 +86,21 @@ def tiny_dataset(samples: int = 1200, seed: int = 0) -> Dataset:
         synthetic=True,
         source="blurred blobs made for a test",
     )
+
+
+class TinySource:
+    """The same data as a dataset with a name. The fixture `tiny_source` registers it."""
+
+    name = "tiny"
+    description = "blobs for tests"
+
+    def load(self, folder, *, seed):
+        return tiny_dataset()
+
+    def fetch(self, folder, progress):
+        progress("tiny", 0, 10)
+        progress("tiny", 10, 10)
+        return [folder / "tiny"]
+
+    def check(self, folder):
+        return ["tiny: whole"]

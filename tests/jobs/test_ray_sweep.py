@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 pytest.importorskip("ray", reason="ray is not installed: pip install 'qccf[ray]'")
+pytestmark = pytest.mark.deployment
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {

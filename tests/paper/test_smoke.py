@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 
 def start(out: Path) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "qccf", "reproduce", "--scale", "smoke", "--jobs", "2", "--out", str(out)]
@@ -17,6 +19,7 @@ def start(out: Path) -> "subprocess.Popen[str]":
     )
 
 
+@pytest.mark.slow
 def test_smoke_runs_is_interrupted_and_goes_on(tmp_path: Path) -> None:
     first = start(tmp_path)
     lines = []

@@ -41,6 +41,7 @@ def assert_same(first: Run, second: Run) -> None:
     assert first.summary == second.summary
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("policy", "codec"), [("qccf", "update+block+entropy"), ("principle", "model")])
 def test_killed_at_random_moments_and_resumed(policy: str, codec: str, tmp_path: Path) -> None:
     reference = run_to_the_end(policy, None, f"codec.name={codec}")

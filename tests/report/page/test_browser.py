@@ -16,7 +16,10 @@ CHROMIUM = next(
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: pip install 'qccf[browser]'"
 )
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: install one to run this test")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: run `make browser` as root"),
+]
 
 SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
 

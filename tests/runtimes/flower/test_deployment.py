@@ -18,6 +18,8 @@ from qccf.settings.loading import load_scenario
 from tests.helpers.loop_grid import LoopGrid
 from tests.helpers.proxy import CountingProxy
 
+pytestmark = pytest.mark.deployment
+
 APP = Path(__file__).parents[2] / "helpers" / "fab"
 ENOUGH_S = 600.0
 """On a busy machine nodes take minutes to find a SuperLink that was away: they try again less and less often."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from qccf.runtimes.flower.loopback import Loopback
 from qccf.runtimes.simulator import simulate
@@ -11,6 +12,7 @@ from qccf.settings.loading import load_scenario
 SETTINGS = ["federation.num_clients=3", "federation.rounds=2", "evaluation.samples=50", "data.dataset_size_mean=60"]
 
 
+@pytest.mark.deployment
 def test_flower_on_ray_ends_with_the_same_model(tmp_path: Path) -> None:
     with Loopback(tmp_path / "federation", 3, simulated=True) as federation:
         federation.run({"set": " ".join(SETTINGS), "out": tmp_path / "flower"}).wait(600)

@@ -1,0 +1,42 @@
+"""Shared fixtures, and the order in which test files run."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+EARLY = ("deployment", "slow")
+
+
+def pytest_configure() -> None:
+    """Children of the tests must receive Ctrl-C also where pytest was started with SIGINT ignored (`nohup`, `&`)."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with deployment tests first because they mostly wait, then files with slow tests, so that no worker ends
+    with a long one."""
+    order: dict[Path, int] = {}
+    for item in items:
+        rank = next((rank for rank, name in enumerate(EARLY) if item.get_closest_marker(name)), len(EARLY))
+        order[item.path] = min(rank, order.get(item.path, len(EARLY)))
+    items.sort(key=lambda item: order[item.path])
+
+
+@pytest.fixture
+def empty_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """QCCF_DATA names a folder without datasets."""
+    folder = tmp_path / "data"
+    monkeypatch.setenv("QCCF_DATA", str(folder))
+    return folder
+
+
+@pytest.fixture
+def tiny_source(monkeypatch: pytest.MonkeyPatch, empty_data_folder: Path) -> Path:
+    """The dataset `tiny` is registered, and QCCF_DATA names a folder without datasets."""
+    from qccf.learning.datasets import DATASETS
+    from tests.helpers.tiny import TinySource
+
+    monkeypatch.setitem(DATASETS, "tiny", TinySource())
+    return empty_data_folder
