@@ -3,23 +3,20 @@
 import base64
 import json
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from qccf.cli.main import main
-from qccf.cli.report import manifest_of
-from qccf.jobs.queue import Progress
+from qccf.cli.report import Found, manifest_of
 from qccf.jobs.training import TrainingJob
 from qccf.learning.datasets import DATASETS
 from qccf.paper.claims import CLAIMS
-from qccf.paper.studies import SavingsStudy, SolverStudy, study_jobs
-from tests.cli.test_run import TinySource
+from qccf.paper.studies import SavingsStudy, study_jobs
+from qccf.report.page.build import Manifest
 from tests.helpers.batch_jobs import interrupt_third_run
-from tests.helpers.tiny import SETTINGS
+from tests.helpers.tiny import SETTINGS, TinySource, tiny_arguments
 
 TINY = [s for s in SETTINGS if not s.startswith(("data.dataset_size_std", "federation.rounds", "codec"))]
 TINY.append("learning.learning_rate=0.1")
@@ -33,7 +30,7 @@ def _tiny(monkeypatch, tmp_path: Path) -> None:
 def prepare(monkeypatch, folder: Path) -> None:
     monkeypatch.setitem(DATASETS, "tiny", TinySource())
     monkeypatch.setenv("QCCF_DATA", str(folder / "data"))
-    monkeypatch.setattr("qccf.cli.reproduce.study_jobs", few_studies)
+    monkeypatch.setattr("qccf.paper.studies.study_jobs", few_studies)
     monkeypatch.setattr("qccf.paper.experiments.FACTORS", ())  # the tiny federation overrides some of them
 
 
@@ -139,12 +136,13 @@ def test_the_page_says_what_was_done(reproduced: Path) -> None:
 
 
 @pytest.mark.slow
-def test_runs_with_a_setting_changed_are_no_experiment_of_the_paper(reproduced: Path, tmp_path: Path) -> None:
-    tree = json.loads((reproduced / "reproduction.json").read_text())
-    assert len(tree["varied"]) == 3
+def test_the_report_of_the_folder_is_that_of_the_command(reproduced: Path, tmp_path: Path) -> None:
+    """Runs with a setting changed are no experiment of the paper, so the page has one table of claims."""
+    assert len(json.loads((reproduced / "reproduction.json").read_text())["varied"]) == 3
     assert main(["report", str(reproduced), "--out", str(tmp_path / "again.html")]) == 0
-    for page in (reproduced / "report.html", tmp_path / "again.html"):
-        assert page.read_text().count('<table class="claims') == 1
+    page = (tmp_path / "again.html").read_bytes()
+    assert page == (reproduced / "report.html").read_bytes()
+    assert page.count(b'<table class="claims') == 1
 
 
 def test_curves_are_means_with_intervals_over_seeds(reproduced: Path) -> None:
@@ -173,8 +171,20 @@ def _beta(folder: Path) -> float:
     return float(re.search(r"dataset_size_std = ([\d.]+)", (folder / "scenario.toml").read_text())[1])
 
 
-@pytest.mark.slow
-def test_the_same_command_runs_nothing_again_and_a_changed_one_only_what_changed(tmp_path: Path, monkeypatch) -> None:
+@pytest.fixture
+def reports(monkeypatch) -> list[tuple[Found, Manifest]]:
+    """What the report of each command is made from; the page itself, which takes seconds, is not made."""
+    made: list[tuple[Found, Manifest]] = []
+    monkeypatch.setattr(
+        "qccf.cli.reproduce.write_report", lambda _out, found, manifest, **_: made.append((found, manifest))
+    )
+    monkeypatch.setattr("qccf.cli.reproduce.print_verdicts", lambda *_: None)
+    return made
+
+
+def test_the_same_command_runs_nothing_again_and_a_changed_one_only_what_changed(
+    tmp_path: Path, monkeypatch, reports
+) -> None:
     ran: list[str] = []
     run = TrainingJob.run
     monkeypatch.setattr(TrainingJob, "run", lambda job, *rest: (ran.append(job.label), run(job, *rest))[1])
@@ -186,13 +196,12 @@ def test_the_same_command_runs_nothing_again_and_a_changed_one_only_what_changed
     assert len(ran) == 6 + 20 - 2, "the two runs that the figures share are there already"
     assert main(command(tmp_path, "fig2", "--set", "radio.gain_db=3.0")) == 0
     assert len(ran) == 6 + 18 + 6
-    text = (tmp_path / "report.html").read_text()
-    assert "6 training runs" in text, "the report is of this plan, not of what else lies there"
+    assert [len(found.runs) for found, _ in reports] == [6, 6, 20, 6], "a report is of its own plan"
 
 
 def test_the_plan_is_written_before_it_is_run(tmp_path: Path, monkeypatch) -> None:
     """Who kills the command, or looks while it runs, gets a report of this plan."""
-    monkeypatch.setattr("qccf.cli.reproduce.run_batch", lambda *_, **__: pytest.exit("killed"))
+    monkeypatch.setattr("qccf.cli.queue_view.run_jobs", lambda *_, **__: pytest.exit("killed"))
     with pytest.raises(pytest.exit.Exception):
         main(command(tmp_path, "fig3"))
     tree = json.loads((tmp_path / "reproduction.json").read_text())
@@ -201,23 +210,21 @@ def test_the_plan_is_written_before_it_is_run(tmp_path: Path, monkeypatch) -> No
     assert tree["not_run"] == [], "this figure does not need the second task"
 
 
-@pytest.mark.slow
-def test_an_interrupt_keeps_what_there_is(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_an_interrupt_keeps_the_finished_runs(tmp_path: Path, monkeypatch, capsys, reports) -> None:
     calls = interrupt_third_run(TrainingJob, monkeypatch)
     assert main(command(tmp_path, "fig2")) == 130
-    shown = capsys.readouterr().out
-    assert "Stopped: 2 done, 0 running, 4 left" in shown
-    assert "Of the plan, 4 runs or studies are not finished yet" in (tmp_path / "report.html").read_text()
+    assert "Stopped: 2 done, 0 running, 4 left" in capsys.readouterr().out
+    ((found, manifest),) = reports
+    assert (len(found.runs), manifest.unfinished) == (2, 4)
     assert main(command(tmp_path, "fig2")) == 0
     assert len(calls) == 7
 
 
-@pytest.mark.slow
-def test_a_failed_run_is_named_and_the_rest_is_reported(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_a_failed_run_is_named_and_the_others_are_reported(tmp_path: Path, monkeypatch, capsys, reports) -> None:
     run = TrainingJob.run
 
     def one_fails(job, *rest):
-        if job.seed == 1 and job.scenario.control.energy_weight == 10.0:
+        if job.scenario.federation.seed == 1 and job.scenario.control.energy_weight == 10.0:
             raise RuntimeError("memory ran out")
         run(job, *rest)
 
@@ -226,7 +233,11 @@ def test_a_failed_run_is_named_and_the_rest_is_reported(tmp_path: Path, monkeypa
     shown = capsys.readouterr().out
     assert "failed: RuntimeError: memory ran out" in shown
     assert "5 done, 0 running, 0 left, 1 failed" in shown
-    assert "A run failed, tiny, qccf, β" in (tmp_path / "report.html").read_text()
+    ((found, manifest),) = reports
+    assert (len(found.runs), manifest.unfinished) == (5, 0)
+    ((label, reason),) = manifest.failed
+    assert label == "tiny, qccf, codec model, β 5, V 10, seed 1"
+    assert reason.startswith("RuntimeError: memory ran out")
 
 
 @pytest.mark.parametrize(
@@ -251,8 +262,10 @@ def test_mistakes_get_a_sentence_and_leave_no_folder(tmp_path: Path, capsys, arg
 
 
 def test_report_takes_a_users_own_runs(tmp_path: Path, capsys) -> None:
-    settings = [part for value in (*SETTINGS, "data.dataset=tiny") for part in ("--set", value)]
-    assert main(["compare", "femnist", *settings, "--policies", "qccf,same-size", "--out", str(tmp_path / "mine")]) == 0
+    assert (
+        main(["compare", "femnist", *tiny_arguments(), "--policies", "qccf,same-size", "--out", str(tmp_path / "mine")])
+        == 0
+    )
     assert main(["report", str(tmp_path / "mine"), "--out", str(tmp_path / "page" / "mine.html")]) == 0
     text = (tmp_path / "page" / "mine.html").read_text()
     page = Page(text)
@@ -269,7 +282,7 @@ def test_report_of_nothing_or_of_something_broken(tmp_path: Path, capsys) -> Non
     assert main(["report", str(tmp_path / "absent")]) == 2
     assert "is not a folder" in capsys.readouterr().err
     assert main(["report", str(tmp_path)]) == 2
-    assert "no run here" in capsys.readouterr().err
+    assert "no run here has written a summary yet" in capsys.readouterr().err
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "summary.json").write_text("{}")
     (tmp_path / "run" / "rounds.parquet").write_text("no parquet")
@@ -280,79 +293,9 @@ def test_report_of_nothing_or_of_something_broken(tmp_path: Path, capsys) -> Non
     assert "cannot be read" in capsys.readouterr().err
 
 
-def test_the_report_of_the_folder_is_that_of_the_command(reproduced: Path, tmp_path: Path) -> None:
-    assert main(["report", str(reproduced), "--out", str(tmp_path / "again.html")]) == 0
-    assert (tmp_path / "again.html").read_bytes() == (reproduced / "report.html").read_bytes()
-
-
 def test_the_solver_study_finds_no_gap_below_zero(reproduced: Path) -> None:
     study = next(json.loads(p.read_text()) for p in (reproduced / "studies").rglob("study.json") if "solvers" in str(p))
     assert study["study"] == "solvers"
     for name, gaps in study["gap_j"].items():
         assert all(gap >= -1e-9 for gap in gaps), f"{name} cannot beat the exact solver on the same round"
     assert len(study["energy_j"]["exact"]) == 2
-
-
-def test_studies_change_one_thing_and_are_paired(tmp_path: Path) -> None:
-    jobs = [job for job in study_jobs(20, 100, tmp_path, brief=False) if isinstance(job, SavingsStudy)]
-    assert all(job.seeds >= 20 for job in jobs)
-    assert {job.factor for job in jobs} >= {"bandwidth", "channel gain", "ε2", "λ2⁰ - ε2", "L"}
-    base = next(job for job in jobs if job.factor == "bandwidth" and job.value == 10e6).scenario
-    for job in jobs:
-        differing = [
-            f"{section}.{key}"
-            for section, values in job.scenario.model_dump().items()
-            for key, value in values.items()
-            if base.model_dump()[section][key] != value
-        ]
-        assert len(differing) <= 1, (job.label, differing)
-    assert len({job.folder for job in jobs}) == len(jobs)
-    assert sum(isinstance(job, SolverStudy) for job in study_jobs(20, 100, tmp_path, brief=False)) == 4
-
-
-def test_who_pays_for_a_missed_deadline(tmp_path: Path) -> None:
-    """Nobody pays less than the client; to the end it pays more; only then does every upload count."""
-    results = {}
-    for job in study_jobs(2, 12, tmp_path, brief=True):
-        if isinstance(job, SavingsStudy) and job.factor.startswith("who pays"):
-            job.run(job.folder, lambda _: None)
-            assert job.is_finished()
-            results[job.value] = json.loads((job.folder / "study.json").read_text())
-    spent = {value: sum(study["energy_j"]["principle"]) for value, study in results.items()}
-    assert spent["nobody"] < spent["client"] < spent["late"]
-    assert results["nobody"]["missed"]["principle"] == [0.0, 0.0]
-    assert min(results["client"]["missed"]["principle"]) > 0
-    assert len({tuple(study["energy_j"]["qccf"]) for study in results.values()}) == 1
-
-
-def test_progress_is_told_in_lines_and_on_a_terminal(tmp_path: Path) -> None:
-    from io import StringIO
-
-    from rich.console import Console
-
-    from qccf.cli.queue_view import BatchView
-    from tests.helpers.batch_jobs import CountingJob
-
-    jobs = [CountingJob("a", tmp_path, steps=9), CountingJob("b", tmp_path, steps=9)]
-    for terminal in (False, True):
-        console = Console(file=StringIO(), force_terminal=terminal, width=100)
-        progress = Progress(jobs, ["waiting", "waiting"], [0, 0])
-        with BatchView(console) as view:
-            progress._start(0)
-            view.update(progress, 0)
-            progress._step(0, 1)
-            view.update(progress, 0)
-            progress._end(0, "waiting", "not yet.")
-            view.update(progress, 0)
-            progress._end(0, "failed", "out of luck.")
-            view.update(progress, 0)
-        shown = console.file.getvalue()
-        assert "job a is tried again: not yet." in shown
-        assert "job a failed: out of luck." in shown
-        assert "0 done, 0 running, 1 left, 1 failed" in shown
-
-
-def test_reports_do_not_load_what_they_do_not_need() -> None:
-    heavy = ("torch", "pandas", "matplotlib", "rich")
-    code = f"import sys, qccf.cli.main; qccf.cli.main.parser(); print([m for m in {heavy} if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"

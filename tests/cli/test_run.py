@@ -1,4 +1,4 @@
-"""`qccf run`, `compare` and `data` as a user meets them."""
+"""`qccf run`."""
 
 import json
 import os
@@ -12,42 +12,31 @@ import pytest
 from qccf.cli.main import main
 from qccf.learning.datasets import DATASETS
 from qccf.learning.datasets.base import DataError
-from tests.helpers.tiny import SETTINGS, tiny_dataset
+from tests.helpers.tiny import SETTINGS, tiny_arguments
 
 FIGURES = ["bits.png", "cell.png", "learning.png", "partition.png"]
 
 
-class TinySource:
-    name = "tiny"
-    description = "blobs for tests"
-
-    def load(self, folder, *, seed):
-        return tiny_dataset()
-
-    def fetch(self, folder, progress):
-        progress("tiny", 0, 10)
-        progress("tiny", 10, 10)
-        return [folder / "tiny"]
-
-    def check(self, folder):
-        return ["tiny: whole"]
-
-
-@pytest.fixture(autouse=True)
-def _tiny(monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(DATASETS, "tiny", TinySource())
-    monkeypatch.setenv("QCCF_DATA", str(tmp_path / "data"))
-
-
-def settings(*more: str) -> list[str]:
-    return [part for value in (*SETTINGS, "data.dataset=tiny", *more) for part in ("--set", value)]
+pytestmark = pytest.mark.usefixtures("tiny_source")
 
 
 def test_run_leaves_a_folder_and_says_what_it_did(tmp_path: Path, capsys) -> None:
     out = tmp_path / "run"
     assert (
         main(
-            ["run", "femnist", *settings(), "--policy", "same-size", "--rounds", "6", "--seed", "3", "--out", str(out)]
+            [
+                "run",
+                "femnist",
+                *tiny_arguments(),
+                "--policy",
+                "same-size",
+                "--rounds",
+                "6",
+                "--seed",
+                "3",
+                "--out",
+                str(out),
+            ]
         )
         == 0
     )
@@ -63,49 +52,12 @@ def test_run_leaves_a_folder_and_says_what_it_did(tmp_path: Path, capsys) -> Non
 
 def test_a_finished_run_can_be_resumed_without_harm(tmp_path: Path, capsys) -> None:
     out = tmp_path / "run"
-    assert main(["run", "femnist", *settings(), "--out", str(out)]) == 0
+    assert main(["run", "femnist", *tiny_arguments(), "--out", str(out)]) == 0
     before = (out / "rounds.parquet").read_bytes()
     assert main(["run", "--resume", str(out), "--workers", "1"]) == 0
     assert (out / "rounds.parquet").read_bytes() == before
     assert main(["run", "--resume", str(tmp_path / "nothing")]) == 2
-    assert "there is no run" in capsys.readouterr().err
-
-
-def test_compare_runs_all_policies_and_goes_on_where_it_stopped(tmp_path: Path, capsys) -> None:
-    out = tmp_path / "comparison"
-    command = ["compare", "femnist", *settings("federation.rounds=4"), "--seeds", "2", "--out", str(out)]
-    assert main(command) == 0
-    shown = capsys.readouterr().out
-    folders = sorted(p.name for p in out.iterdir() if p.is_dir() and p.name != "figures")
-    assert len(folders) == 10
-    assert "qccf-seed0" in folders
-    summaries = json.loads((out / "summary.json").read_text())
-    assert len(summaries) == 10
-    for name in ("qccf", "no-quantization", "channel-allocate", "principle", "same-size"):
-        assert name in shown
-    assert sorted(os.listdir(out / "figures")) == FIGURES
-    cells = {
-        s: pd.read_parquet(out / f"{p}-seed{s}" / "clients.parquet")["dataset_size"].tolist()
-        for s in (0, 1)
-        for p in ("qccf",)
-    }
-    assert cells[0] != cells[1]
-    (out / "principle-seed1" / "summary.json").unlink()
-    assert main(command) == 0
-    assert json.loads((out / "summary.json").read_text()) == summaries
-
-
-def test_compare_takes_codecs(tmp_path: Path, capsys) -> None:
-    out = tmp_path / "codecs"
-    command = ["compare", "femnist", *settings("federation.rounds=3"), "--policies", "qccf", "--out", str(out)]
-    assert main([*command, "--codecs", "model,update+entropy"]) == 0
-    shown = capsys.readouterr().out
-    assert "update+entropy" in shown
-    assert "Floor:" in shown
-    assert [s["label"] for s in json.loads((out / "summary.json").read_text())] == ["model", "update+entropy"]
-    assert sorted(p.name for p in out.iterdir() if p.is_dir()) == ["figures", "model-seed0", "update+entropy-seed0"]
-    assert main([*command, "--codecs", "model,nothing"]) == 2
-    assert "codec 'nothing' is not one of model, update" in capsys.readouterr().err
+    assert "holds no run" in capsys.readouterr().err
 
 
 def test_run_takes_a_codec_and_has_a_default(tmp_path: Path) -> None:
@@ -120,15 +72,13 @@ def test_run_takes_a_codec_and_has_a_default(tmp_path: Path) -> None:
 def test_mistakes_are_found_before_anything_runs(tmp_path: Path, capsys) -> None:
     cases = [
         (["run", "femnist", "--policy", "nothing"], "policy 'nothing'"),
-        (["compare", "quick", "--policies", "qccf,nothing"], "policy 'nothing'"),
-        (["compare", "quick", "--seeds", "0"], "--seeds 0"),
         (["run", "paper-table"], "needs 28 Mb/s"),
-        (["run", "femnist", "--set", "control.inner=closed-form"], "codec 'update+entropy' has none"),
+        (["run", "femnist", "--set", "control.inner=closed-form"], "those of codec 'update+entropy' are not"),
         (["run", "femnist", "--codec", "block", "--set", "codec.options={block = 0}"], "block = 0 is not possible"),
         (["run", "femnist", "--codec", "model", "--set", "codec.options={block = 4}"], "cannot be built with options"),
         (["run", "femnist", "--set", "data.dataset=nothing"], "nothing"),
         (
-            ["run", "femnist", *settings("data.dataset_size_mean=5000", "device.cycles_per_sample=100")],
+            ["run", "femnist", *tiny_arguments("data.dataset_size_mean=5000", "device.cycles_per_sample=100")],
             "samples together but the dataset has 1,200",
         ),
     ]
@@ -137,17 +87,6 @@ def test_mistakes_are_found_before_anything_runs(tmp_path: Path, capsys) -> None
         captured = capsys.readouterr()
         assert words in captured.err
         assert captured.err.count("\n") == 1, captured.err
-
-
-def test_data_lists_checks_and_fetches(capsys) -> None:
-    assert main(["data", "list"]) == 0
-    shown = capsys.readouterr().out
-    assert all(name in shown for name in ("handwriting", "emnist", "femnist", "mnist", "fashion-mnist", "cifar10"))
-    assert main(["data", "fetch", "tiny"]) == 0
-    assert "tiny: whole" in capsys.readouterr().out
-    assert main(["data", "check", "tiny"]) == 0
-    assert main(["data", "check", "nothing"]) == 2
-    assert "'nothing' is not a dataset" in capsys.readouterr().err
 
 
 def test_a_missing_dataset_gets_a_sentence(capsys, tmp_path: Path) -> None:
@@ -173,7 +112,14 @@ def test_tensorboard_gets_every_number_or_a_sentence(tmp_path: Path, capsys, mon
             pass
 
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Writer))
-    command = ["run", "femnist", *settings("federation.rounds=2"), "--tensorboard", "--out", str(tmp_path / "run")]
+    command = [
+        "run",
+        "femnist",
+        *tiny_arguments("federation.rounds=2"),
+        "--tensorboard",
+        "--out",
+        str(tmp_path / "run"),
+    ]
     assert main(command) == 0
     rounds = pd.read_parquet(tmp_path / "run" / "rounds.parquet")
     energies = [(value, step) for name, value, step in written if name == "cumulative_energy_j"]
@@ -189,7 +135,7 @@ def test_a_training_that_diverges_ends_with_a_sentence_and_keeps_its_checkpoints
 ) -> None:
     monkeypatch.setattr("tests.helpers.tiny.Tiny.forward", _explode_later())
     out = tmp_path / "run"
-    assert main(["run", "femnist", *settings(), "--workers", "1", "--out", str(out)]) == 2
+    assert main(["run", "femnist", *tiny_arguments(), "--workers", "1", "--out", str(out)]) == 2
     error = capsys.readouterr().err
     assert "the training diverged" in error
     assert error.count("\n") == 1

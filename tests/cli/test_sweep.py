@@ -1,13 +1,10 @@
-"""`qccf sweep`: what a file may say, what its runs leave, and that nothing is lost."""
+"""`qccf sweep`: user errors, tables, resume and retries."""
 
-import io
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +13,14 @@ import pytest
 
 from qccf.cli.main import main
 from qccf.core.errors import QccfError
-from qccf.jobs.archive import pack, unpack
-from qccf.jobs.grid import load_grid
 from qccf.jobs.planning import PlanJob
-from qccf.learning.datasets import DATASETS
 from qccf.rounds.world import build_world
 from qccf.runtimes.planner import StatisticsModel, plan_run
 from qccf.settings.loading import load_scenario
-from tests.cli.test_run import TinySource
-from tests.helpers.batch_jobs import interrupt_third_run
+from tests.helpers.batch_jobs import interrupt_third_run, wait_for
 from tests.helpers.tiny import SETTINGS
+
+ROOT = Path(__file__).parents[2]
 
 PLAN = """
 scenario = "quick"
@@ -46,37 +41,11 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_grid_is_every_combination_in_order(file: Path) -> None:
-    grid = load_grid(file)
-    found = [(s.policy.name, s.control.energy_weight, s.federation.seed) for s in grid.scenarios]
-    assert found == [(p, v, s) for p in ("qccf", "principle") for v in (10.0, 100.0) for s in (3, 4)]
-    assert {(s.federation.rounds, s.codec.name, s.data.dataset_size_mean) for s in grid.scenarios} == {
-        (2, "model", 200)
-    }
-    assert grid.kind == "plan"
-
-
-def test_settings_may_change_together_and_a_scenario_may_be_a_file(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text('preset = "quick"\n[radio]\ngain_db = 3.0\n')
-    file = tmp_path / "grid.toml"
-    file.write_text(
-        'scenario = "mine.toml"\n[settings.federation]\nrounds = 5\n'
-        "[grid]\nsize = [{federation.num_clients = 4, radio.num_channels = 2}, {policy = 'principle'}]\n"
-        "'codec.options.block_size' = [64, 128]\ncodec = ['block']\n"
-    )
-    grid = load_grid(file)
-    assert grid.kind == "train"
-    found = [(s.federation.num_clients, s.radio.num_channels, s.policy.name) for s in grid.scenarios]
-    assert found == [(4, 2, "qccf")] * 2 + [(10, 10, "principle")] * 2
-    assert [s.codec.options["block_size"] for s in grid.scenarios] == [64, 128, 64, 128]
-    assert {(s.radio.gain_db, s.federation.rounds, s.codec.name) for s in grid.scenarios} == {(3.0, 5, "block")}
-
-
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ("seed = [3, 4]", "seed = []", "seed = [] in [grid] is not a list with values"),
-        ("seed = [3, 4]", "seed = 3", "seed = 3 in [grid] is not a list with values"),
+        ("seed = [3, 4]", "seed = []", "seed = [] in [grid] is not a list of values"),
+        ("seed = [3, 4]", "seed = 3", "seed = 3 in [grid] is not a list of values"),
         ("seed = [3, 4]", "seed = [3, 3]", "makes the same run twice (policy qccf, seed 3)"),
         ("seed = [3, 4]", "execution.workers = [1, 2]", "makes the same run twice"),
         ("seed = [3, 4]", "seed = [3, -4]", "federation.seed = -4 is out of range: it must be at least 0"),
@@ -90,7 +59,7 @@ def test_settings_may_change_together_and_a_scenario_may_be_a_file(tmp_path: Pat
         ('kind = "plan"', 'kind = "guess"', "kind = 'guess' is not one of train, plan, measure"),
         ('kind = "plan"', "kinds = 1", "'kinds' is not a key of a sweep"),
         ('"quick"', '"quickest"', "'quickest' is neither a preset"),
-        ('"quick"', "3", "scenario = 3 is not a text"),
+        ('"quick"', "3", "scenario = 3 is not text"),
         ("seed = [3, 4]", f"seed = {list(range(30_000))}", "makes 120,000 runs, more than 100,000"),
         ("federation.rounds = 2", 'statistics = {model = "trace", trace = "no.csv"}', "'no.csv' cannot be read"),
         ('"plan"', '"train"\n#', "dataset 'nowhere' is unknown"),
@@ -112,7 +81,7 @@ def test_mistakes_get_a_sentence_before_anything_runs(file: Path, capsys, old: s
     ("arguments", "sentence"),
     [
         (["--jobs", "0"], "--jobs 0 is out of range"),
-        (["--address", "auto"], "--address auto is a Ray cluster's: add --engine ray"),
+        (["--address", "auto"], "--address auto is the address of a Ray cluster: add --engine ray"),
         (["--engine", "ray", "--address", "127.0.0.1:1"], "nothing answers at --address 127.0.0.1:1"),
         (["--engine", "ray", "--address", "ray://127.0.0.1:1"], "nothing answers at --address ray://127.0.0.1:1"),
         (["--engine", "ray", "--address", "127.0.0.1:x"], "nothing answers at --address 127.0.0.1:x"),
@@ -200,7 +169,7 @@ def test_what_breaks_is_tried_again_and_then_named(file: Path, capsys, monkeypat
     monkeypatch.setattr(PlanJob, "run", breaks)
     assert main(["sweep", str(file), "--out", str(out)]) == 1
     shown = capsys.readouterr().out
-    assert "V 10, seed 3 is tried again: MemoryError: no more" in shown
+    assert "V 10, seed 3 will be retried: MemoryError: no more" in shown
     assert "qccf, 10 clients, 10 channels, β 50, V 10, seed 3 failed: MemoryError: no more" in shown
     assert "1 failed; the same command tries them again." in shown
     assert sorted(tries.values()) == [1] * 6 + [3, 3]
@@ -226,11 +195,11 @@ def test_an_interrupt_keeps_what_there_is(file: Path, capsys, monkeypatch) -> No
 
 def test_what_there_is_survives_the_loss_of_a_cluster(file: Path, capsys, monkeypatch) -> None:
     class Dying:
-        def run(self, desk) -> None:
+        def run(self, queue) -> None:
             for _ in range(3):
-                index, job = desk.take()
+                index, job = queue.take()
                 job.run(job.folder, lambda _: None)
-                desk.end(index, None)
+                queue.end(index, None)
             raise QccfError("the cluster is gone.")
 
     monkeypatch.setattr("qccf.cli.sweep.build_engine", lambda *_, **__: Dying())
@@ -239,9 +208,8 @@ def test_what_there_is_survives_the_loss_of_a_cluster(file: Path, capsys, monkey
     assert len(pd.read_parquet(file.parent / "out" / "results.parquet")) == 3
 
 
-def test_trained_runs_are_in_the_table_too(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setitem(DATASETS, "tiny", TinySource())
-    monkeypatch.setenv("QCCF_DATA", str(tmp_path / "data"))
+@pytest.mark.usefixtures("tiny_source")
+def test_trained_runs_are_in_the_table_too(tmp_path: Path) -> None:
     settings = "\n".join(
         f'{key} = "{value}"' if not value[0].isdigit() else f"{key} = {value}"
         for key, value in (setting.split("=") for setting in SETTINGS if not setting.startswith("codec"))
@@ -281,7 +249,7 @@ def test_time_and_memory_are_of_each_run_alone(tmp_path: Path, capsys) -> None:
     file = tmp_path / "growth.toml"
     file.write_text(MEASURE)
     assert main(["sweep", str(file), "--jobs", "2"]) == 2
-    assert "one at a time" in capsys.readouterr().err
+    assert "one job at a time" in capsys.readouterr().err
     assert main(["sweep", str(file), "--out", str(tmp_path / "out")]) == 0
     results = pd.read_parquet(tmp_path / "out" / "results.parquet").set_index("federation.num_clients")
     added = (results["peak_memory_bytes"] - results["start_memory_bytes"]) / 2**20
@@ -327,44 +295,19 @@ def test_the_growth_is_drawn_from_the_table(tmp_path: Path) -> None:
     assert (tmp_path / "growth.png").stat().st_size > 10_000
 
 
-def test_a_parcel_is_the_folder_and_damage_is_noticed(tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    (folder / "deep").mkdir(parents=True)
-    (folder / "deep" / "a.bin").write_bytes(bytes(range(256)) * 40)
-    (folder / "b.txt").write_text("b")
-    parcel = pack(folder)
-    there = tmp_path / "there"
-    there.mkdir()
-    (there / "old.txt").write_text("old")
-    unpack(parcel, there)
-    files = {path.relative_to(there).as_posix(): path.read_bytes() for path in there.rglob("*") if path.is_file()}
-    assert files == {"deep/a.bin": bytes(range(256)) * 40, "b.txt": b"b"}
-    damaged = bytearray(parcel)
-    damaged[2000] ^= 1
-    for broken in (bytes(damaged), parcel[:-30]):
-        with pytest.raises(zipfile.BadZipFile):
-            unpack(broken, there)
-    assert sorted(path.name for path in there.iterdir()) == ["b.txt", "deep"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "there"]
-    outside = io.BytesIO()
-    with zipfile.ZipFile(outside, "w") as content:
-        content.writestr("../outside.txt", "x")
-    unpack(outside.getvalue(), there)
-    assert not (tmp_path / "outside.txt").exists()
-
-
-@pytest.mark.slow
-def test_a_key_press_ends_the_processes_too(file: Path) -> None:
-    file.write_text(PLAN.replace("rounds = 2", "rounds = 3000"))
+def test_ctrl_c_ends_the_worker_processes_too(file: Path) -> None:
+    """The interrupt comes while a run is in progress: the policy leaves a file when it decides."""
+    text = PLAN.replace('policy = ["qccf", "principle"]', 'policy = ["tests.helpers.slow_policy:Slow"]')
+    file.write_text(text.replace("rounds = 2", f'rounds = 3000\npolicy.options.folder = "{file.parent}"'))
     out = file.parent / "out"
     command = [sys.executable, "-m", "qccf", "sweep", str(file), "--jobs", "2", "--out", str(out)]
     running = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ, start_new_session=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, start_new_session=True
     )
-    assert "8 runs in" in running.stdout.readline()
-    time.sleep(2.0)
+    assert "4 runs in" in running.stdout.readline()
+    wait_for((file.parent / f"session-{running.pid}").exists)
     os.killpg(running.pid, signal.SIGINT)
     shown, _ = running.communicate(timeout=120)
     assert running.returncode == 130, shown
     assert "Traceback" not in shown
-    assert "Stopped: 0 done, 0 running, 8 left" in shown
+    assert "Stopped: 0 done, 0 running, 4 left" in shown

@@ -1,55 +1,43 @@
-"""Jobs for tests of the batch; worker processes import this module by its name."""
+"""Jobs for tests of the queue; worker processes import this module by its name."""
 
 import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from qccf.core.errors import QccfError
+from qccf.jobs.queue import Job
+
+PATIENCE_S = 600.0
+"""Long, for a machine that is busy with other work."""
 
 
-@dataclass(frozen=True)
-class CountingJob:
-    """Counts to `steps`, a file for each step; goes on where it stopped. `fault` says how it goes wrong, if it does."""
+@dataclass(frozen=True, kw_only=True)
+class CountingJob(Job):
+    """Writes one file per step and resumes where it stopped. `fault` says how it fails, if it does.
 
-    name: str
-    out: Path
-    steps: int = 3
+    With `waits` it does not take its second step before the file `continue` exists beside its folder.
+    """
+
     fault: str = ""
-    pause_s: float = 0.0
+    waits: bool = False
+    result: ClassVar[str] = "finished"
 
-    @property
-    def label(self) -> str:
-        return f"job {self.name}"
-
-    @property
-    def folder(self) -> Path:
-        return self.out / self.name
-
-    @property
-    def pace(self) -> str:
-        return "counting"
-
-    @property
-    def cores(self) -> int:
-        return 1
-
-    def is_finished(self) -> bool:
-        return (self.folder / "finished").exists()
-
-    def run(self, folder, tell) -> None:
+    def run(self, folder, on_step) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"process-{os.getpid()}").touch()
-        for step in range(len(list(folder.glob("step-*"))), self.steps):
-            if step == 1 and self.fault:
-                self._fail(folder)
-            try:
-                time.sleep(self.pause_s)
-            except KeyboardInterrupt:
-                (folder / "interrupted").touch()
-                raise
-            (folder / f"step-{step}").touch()
-            tell(step + 1)
+        try:
+            for step in range(len(list(folder.glob("step-*"))), self.steps):
+                if step == 1 and self.fault:
+                    self._fail(folder)
+                if step == 1 and self.waits:
+                    wait_for((self.folder.parent / "continue").exists)
+                (folder / f"step-{step}").touch()
+                on_step(step + 1)
+        except KeyboardInterrupt:
+            (folder / "interrupted").touch()
+            raise
         (folder / "finished").touch()
 
     def _fail(self, folder) -> None:
@@ -64,8 +52,27 @@ class CountingJob:
         os._exit(9)
 
 
+def counting_job(name: str, out: Path, *, steps: int = 3, cores: int = 1, fault: str = "", waits: bool = False):
+    return CountingJob(
+        label=f"job {name}",
+        folder=out / name,
+        steps=steps,
+        step_kind="counting",
+        cores=cores,
+        fault=fault,
+        waits=waits,
+    )
+
+
+def wait_for(condition, event: str = "the event") -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"{event} did not happen within {PATIENCE_S:g} s"
+        time.sleep(0.02)
+
+
 def interrupt_third_run(kind, monkeypatch) -> list[int]:
-    """The third job of that kind is interrupted; returns what counts the calls."""
+    """The third job of that kind is interrupted; returns a list that grows with every call."""
     run = kind.run
     calls: list[int] = []
 

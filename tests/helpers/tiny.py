@@ -104,3 +104,8 @@ class TinySource:
 
     def check(self, folder):
         return ["tiny: whole"]
+
+
+def tiny_arguments(*more: str) -> list[str]:
+    """The same on the command line, with the dataset `tiny`, which the fixture `tiny_source` registers."""
+    return [part for value in (*SETTINGS, "data.dataset=tiny", *more) for part in ("--set", value)]

@@ -6,12 +6,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 import pytest
+
+from tests.helpers.batch_jobs import PATIENCE_S, wait_for
 
 pytest.importorskip("ray", reason="ray is not installed: pip install 'qccf[ray]'")
 pytestmark = pytest.mark.deployment
@@ -23,8 +24,6 @@ ENVIRONMENT = {
     "RAY_worker_niceness": "0",
     "PYTHONUNBUFFERED": "1",
 }
-PATIENCE_S = 600.0
-"""For a machine that does much else at the same time; alone, the test takes half a minute."""
 
 TRIES = 3
 """Ray gives a node half a minute to start, which is not enough on such a machine."""
@@ -87,13 +86,6 @@ def cluster() -> Iterator[tuple[str, Node, Node]]:
                 node.kill()
 
 
-def wait_for(condition, what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.05)
-
-
 def write_sweep(path: Path, marks: Path) -> Path:
     path.write_text(
         f"""
@@ -136,7 +128,7 @@ def test_a_node_dies_and_every_run_is_there_once(tmp_path: Path, cluster) -> Non
     finally:
         running.kill()
         running.communicate()
-    assert "is tried again: the node that ran it was lost." in shown
+    assert "will be retried: the node that ran it was lost." in shown
     assert "6 done, 0 running, 0 left" in shown
     expected = finished(sweep(file, tmp_path / "local", "--jobs", "3"))
     assert "6 done, 0 running, 0 left" in expected

@@ -10,7 +10,7 @@ from qccf.paper.experiments import (
     FIGURES,
     SCALES,
     TASKS,
-    Chosen,
+    ChosenTask,
     choose_data,
     figure_tasks,
     reproduction_jobs,
@@ -21,8 +21,8 @@ from qccf.paper.studies import FACTORS
 from qccf.policies.registry import POLICIES
 from qccf.settings.loading import load_scenario
 
-FEMNIST = Chosen(TASKS["femnist"], "handwriting")
-CIFAR = Chosen(TASKS["cifar10"], "cifar10")
+FEMNIST = ChosenTask(TASKS["femnist"], "handwriting")
+CIFAR = ChosenTask(TASKS["cifar10"], "cifar10")
 
 
 def plan(figures, scale="small", chosen=(FEMNIST, CIFAR), overrides=()):
@@ -35,8 +35,8 @@ def cases(jobs) -> set[tuple]:
             j.scenario.data.dataset,
             j.scenario.data.dataset_size_std / j.scenario.data.dataset_size_mean * 1200,
             j.scenario.control.energy_weight,
-            j.policy,
-            j.seed,
+            j.scenario.policy.name,
+            j.scenario.federation.seed,
         )
         for j in jobs
     }
@@ -57,20 +57,22 @@ def test_figures_need_the_papers_runs_and_share_them() -> None:
     assert {d for d, *_ in cases(plan(["fig4"]))} == {"cifar10"}
     everything = plan(list(FIGURES))
     assert len({job.folder for job in everything}) == len(everything) == 2 * (30 + 12)
-    assert {job.seed for job in everything[:28]} == {0}, "seed by seed, so that a part is a comparison"
+    assert {job.scenario.federation.seed for job in everything[:28]} == {0}, (
+        "seed by seed, so that a part is a comparison"
+    )
 
 
 def test_varied_runs_change_one_setting_of_the_first_task() -> None:
     """Each changes a value that the savings study tries as well, so that it has a place in that figure."""
     jobs = varied_jobs(SCALES["small"], [CIFAR, FEMNIST], ["federation.seed=7"], runs=Path("v"), data_dir=Path("d"))
     assert len({job.folder for job in jobs}) == len(jobs) == 4 * 3
-    assert {job.policy for job in jobs} == {"qccf", "principle", "same-size"}
-    assert {job.seed for job in jobs} == {7}
+    assert {job.scenario.policy.name for job in jobs} == {"qccf", "principle", "same-size"}
+    assert {job.scenario.federation.seed for job in jobs} == {7}
     usual = task_scenario(FEMNIST, SCALES["small"], ["federation.seed=7"], beta=300, weight=100.0).model_dump()
     factors = {factor.key: factor.values for factor in FACTORS}
     for job in jobs:
         assert job.scenario.learning.model == "femnist-cnn"
-        own = job.scenario.model_dump()
+        own = job.scenario.with_policy("qccf").model_dump()
         changed = {f"{s}.{k}": v for s, values in own.items() for k, v in values.items() if usual[s][k] != v}
         assert len(changed) == 1
         ((key, value),) = changed.items()
@@ -146,7 +148,7 @@ def test_overrides_come_last_and_change_the_folder() -> None:
 def test_unknown_figures_and_tasks_without_data() -> None:
     with pytest.raises(ConfigError, match="fig9"):
         plan(["fig9"])
-    absent = Chosen(TASKS["cifar10"], "", "not here")
+    absent = ChosenTask(TASKS["cifar10"], "", "not here")
     assert plan(["fig4"], chosen=[FEMNIST, absent]) == []
     assert figure_tasks("fig2", ["cifar10", "femnist"]) == ["cifar10", "femnist"]
 

@@ -5,10 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.helpers.batch_jobs import wait_for
 
 
 def start(out: Path) -> "subprocess.Popen[str]":
@@ -20,21 +21,20 @@ def start(out: Path) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.slow
-def test_smoke_runs_is_interrupted_and_goes_on(tmp_path: Path) -> None:
+def test_the_smoke_reproduction_is_interrupted_and_resumed(tmp_path: Path) -> None:
     first = start(tmp_path)
     lines = []
     for line in first.stdout:
         lines.append(line)
         if sum(one.startswith("done:") for one in lines) == 3:
             break
-    first.send_signal(signal.SIGINT)  # to the command alone: it must tell its workers itself
+    first.send_signal(signal.SIGINT)  # only to the command, which must stop its workers
     rest, _ = first.communicate(timeout=300)
     assert first.returncode == 130, rest
     assert "Traceback" not in rest
-    assert "go on with the same command" in rest
+    assert "resume with the same command" in rest
     assert (tmp_path / "report.html").exists(), "what there is, is reported"
-    time.sleep(0.5)
-    assert not _alive_in_session(first.pid), "a worker outlived the command"
+    wait_for(lambda: not _alive_in_session(first.pid), "the end of all workers")
 
     finished = {path.parent for path in (tmp_path / "runs").glob("*/summary.json") if _finished(path)}
     before = {path: (path / "rounds.parquet").stat().st_mtime_ns for path in finished}

@@ -1,5 +1,6 @@
-"""Studies of decisions alone: what an interruption costs."""
+"""Studies without training: what they change, and that an interrupted one resumes."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,35 @@ def test_an_interrupted_study_goes_on_with_its_next_cell(kind, runs_a_cell, tmp_
     assert told == [3]
     assert (tmp_path / "stopped" / studies.RESULT).read_text() == (tmp_path / "whole" / studies.RESULT).read_text()
     assert [path.name for path in (tmp_path / "stopped").iterdir()] == [studies.RESULT]
+
+
+def test_studies_change_one_thing_and_are_paired(tmp_path: Path) -> None:
+    jobs = [job for job in study_jobs(20, 100, tmp_path, brief=False) if isinstance(job, SavingsStudy)]
+    assert all(job.steps >= 20 for job in jobs)
+    assert {job.factor for job in jobs} >= {"bandwidth", "channel gain", "ε2", "λ2⁰ - ε2", "L"}
+    base = next(job for job in jobs if job.factor == "bandwidth" and job.value == 10e6).scenario
+    for job in jobs:
+        differing = [
+            f"{section}.{key}"
+            for section, values in job.scenario.model_dump().items()
+            for key, value in values.items()
+            if base.model_dump()[section][key] != value
+        ]
+        assert len(differing) <= 1, (job.label, differing)
+    assert len({job.folder for job in jobs}) == len(jobs)
+    assert sum(isinstance(job, SolverStudy) for job in study_jobs(20, 100, tmp_path, brief=False)) == 4
+
+
+def test_who_pays_for_a_missed_deadline(tmp_path: Path) -> None:
+    """Nobody pays less than the client; to the end it pays more; only then does every upload count."""
+    results = {}
+    for job in study_jobs(2, 12, tmp_path, brief=True):
+        if isinstance(job, SavingsStudy) and job.factor.startswith("who pays"):
+            job.run(job.folder, lambda _: None)
+            assert job.is_finished()
+            results[job.value] = json.loads((job.folder / "study.json").read_text())
+    spent = {value: sum(study["energy_j"]["principle"]) for value, study in results.items()}
+    assert spent["nobody"] < spent["client"] < spent["late"]
+    assert results["nobody"]["missed"]["principle"] == [0.0, 0.0]
+    assert min(results["client"]["missed"]["principle"]) > 0
+    assert len({tuple(study["energy_j"]["qccf"]) for study in results.values()}) == 1

@@ -4,16 +4,39 @@ import argparse
 import json
 import sys
 
-import numpy as np
-from rich.console import Console
-from rich.table import Table
-
-from qccf.control.solve import solve_round
+from qccf.cli.options import Subparsers
 from qccf.core.errors import QccfError
-from qccf.settings.problem import decision_to_json, read_problem
 
 
-def decide(options: argparse.Namespace) -> int:
+def add_parser(commands: Subparsers) -> None:
+    decide = commands.add_parser("decide", help="decide one round from a problem in JSON")
+    decide.description = "Decide one round: each client's participation, channel, CPU frequency and number of bits."
+    decide.add_argument("problem", metavar="PROBLEM.json", help='the problem, or "-" for standard input')
+    decide.add_argument(
+        "--solver",
+        choices=("assignment", "genetic", "exhaustive"),
+        default="assignment",
+        help="for participation and channels (default assignment)",
+    )
+    decide.add_argument(
+        "--inner",
+        choices=("exact", "closed-form", "printed"),
+        default="exact",
+        help="for bits and frequency (default exact)",
+    )
+    decide.add_argument("--seed", type=int, default=0, metavar="S", help="for the genetic solver (default 0)")
+    decide.add_argument("--json", action="store_true", help="print the decision as JSON")
+    decide.set_defaults(run=decide_command)
+
+
+def decide_command(options: argparse.Namespace) -> int:
+    import numpy as np
+    from rich.console import Console
+    from rich.table import Table
+
+    from qccf.control.solve import solve_round
+    from qccf.settings.problem import decision_to_json, read_problem
+
     if options.seed < 0:
         raise QccfError(f"--seed {options.seed} is negative: give 0 or above.")
     problem, ignored = read_problem(options.problem)
@@ -34,7 +57,7 @@ def decide(options: argparse.Namespace) -> int:
     console = Console()
     console.print(table)
     console.print(
-        f"J = {answer['objective']:.6g}, proven within {answer['certified_gap']:.3g} of the least possible; "
+        f"J = {answer['objective']:.6g}, at most {answer['certified_gap']:.3g} above the minimum; "
         f"energy {answer['energy_j'] * 1e3:.4g} mJ"
     )
     return 0

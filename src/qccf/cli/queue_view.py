@@ -1,6 +1,8 @@
-"""How far a batch is: a panel on a terminal, a line for each run elsewhere."""
+"""The progress of a queue: a panel on a terminal, one line per finished job elsewhere."""
 
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -8,18 +10,19 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from qccf.jobs.queue import Progress
+from qccf.cli.tables import clock
+from qccf.jobs.queue import Engine, Job, ProgressListener, QueueProgress, run_jobs
 
 
-class BatchView:
-    """Use as a context manager; `update` is the batch's listener."""
+class QueueView:
+    """Use as a context manager; `update` is the listener of the queue."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
         self._began = time.monotonic()
 
-    def __enter__(self) -> "BatchView":
+    def __enter__(self) -> "QueueView":
         if self._live:
             self._live.start()
         return self
@@ -28,34 +31,50 @@ class BatchView:
         if self._live:
             self._live.stop()
 
-    def update(self, progress: Progress, index: int) -> None:
+    def update(self, progress: QueueProgress, index: int) -> None:
+        state, label = progress.states[index], progress.jobs[index].label
         if self._live:
             self._live.update(self._panel(progress))
-        elif progress.states[index] in ("done", "failed"):
-            ended = f"{progress.states[index]}: {progress.jobs[index].label}"
-            self._console.print(f"{ended}; {status(progress)}", soft_wrap=True, highlight=False)
-        if sentence := self._complaint(progress, index):
-            self._console.print(Text(f"qccf: {progress.jobs[index].label} {sentence}", style="red"), soft_wrap=True)
+        elif state in ("done", "failed"):
+            self._console.print(f"{state}: {label}; {status(progress)}", soft_wrap=True, highlight=False)
+        if verb := {"failed": "failed", "waiting": "will be retried"}.get(state):
+            text = Text(f"qccf: {label} {verb}: {progress.reasons[index]}", style="red")
+            self._console.print(text, soft_wrap=True)
 
-    @staticmethod
-    def _complaint(progress: Progress, index: int) -> str:
-        verb = {"failed": "failed", "waiting": "is tried again"}.get(progress.states[index])
-        return f"{verb}: {progress.sentences[index]}" if verb else ""
-
-    def _panel(self, progress: Progress) -> Group:
+    def _panel(self, progress: QueueProgress) -> Group:
         table = Table.grid(padding=(0, 2))
         for index, job in enumerate(progress.jobs):
             if progress.states[index] == "running":
                 done = progress.done_steps[index]
                 table.add_row(job.label, ProgressBar(job.steps, done, width=24), f"{done}/{job.steps}")
-        spent = clock(time.monotonic() - self._began)
-        return Group(Text(f"{status(progress)}, {spent} so far"), table)
+        elapsed = clock(time.monotonic() - self._began)
+        return Group(Text(f"{status(progress)}, {elapsed} elapsed"), table)
 
 
-def farewell(console: Console, progress: Progress) -> int:
-    """How the batch ended, as a status: 1 if a run failed, 130 after an interrupt."""
+def print_start(console: Console, jobs: Sequence[Job], out: Path) -> None:
+    """How many runs there are, and how many of them are finished already."""
+    finished = sum(job.is_finished() for job in jobs)
+    text = f"{len(jobs)} run{'s' * (len(jobs) > 1)} in {out}"
+    console.print(text + (f", {finished} already finished" if finished else ""), soft_wrap=True, highlight=False)
+
+
+def run_with_view(
+    console: Console, jobs: Sequence[Job], engine: Engine, listener: ProgressListener = lambda _progress, _index: None
+) -> QueueProgress:
+    """Run the jobs and show their progress; `listener` is called as well."""
+    with QueueView(console) as view:
+
+        def update(progress: QueueProgress, index: int) -> None:
+            listener(progress, index)
+            view.update(progress, index)
+
+        return run_jobs(jobs, engine, listener=update)
+
+
+def print_outcome(console: Console, progress: QueueProgress) -> int:
+    """Print how the command ended and return its status: 1 if a run failed, 130 after an interrupt."""
     if progress.interrupted:
-        console.print(f"Stopped: {status(progress)}; go on with the same command.", soft_wrap=True, highlight=False)
+        console.print(f"Stopped: {status(progress)}; resume with the same command.", soft_wrap=True, highlight=False)
         return 130
     if failures := progress.failures():
         console.print(f"{len(failures)} failed; the same command tries them again.", style="red")
@@ -63,8 +82,8 @@ def farewell(console: Console, progress: Progress) -> int:
     return 0
 
 
-def status(progress: Progress) -> str:
-    """Runs done, running, left, and for how long."""
+def status(progress: QueueProgress) -> str:
+    """Runs that are done, running, left and failed, and the estimated time."""
     parts = [
         f"{progress.count('done')} done",
         f"{progress.count('running')} running",
@@ -74,11 +93,5 @@ def status(progress: Progress) -> str:
         parts.append(f"{failed} failed")
     eta_s = progress.eta_s()
     if eta_s is not None and progress.count("running") + progress.count("waiting"):
-        parts.append(f"about {clock(eta_s)} to go")
+        parts.append(f"about {clock(eta_s)} left")
     return ", ".join(parts)
-
-
-def clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,4 +1,4 @@
-"""`qccf report`, and what it shares with `qccf reproduce`."""
+"""`qccf report`, and the functions that it shares with `qccf reproduce`."""
 
 import argparse
 import json
@@ -7,22 +7,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
+from qccf.cli.options import Subparsers
 from qccf.core.errors import QccfError
-from qccf.core.files import require_writable, write_text_whole, write_whole
-from qccf.paper.diagnosis import NOTES
-from qccf.paper.records import find_runs, find_studies, read_record, read_study
-from qccf.report.page.build import Manifest, Report, build_report
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from qccf.report.page.build import Manifest, Report
 
 MANIFEST = "reproduction.json"
 
 
+def add_parser(commands: Subparsers) -> None:
+    report = commands.add_parser("report", help="write one HTML page about any runs")
+    report.description = "Claims, figures, settings and deviations of any runs, as one HTML file that opens offline."
+    report.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders of runs, or folders above them")
+    report.add_argument("--out", type=Path, metavar="FILE.html", help="default DIR/report.html")
+    report.set_defaults(run=report_command)
+
+
 @dataclass(frozen=True)
 class Found:
-    """Where the runs of a report are, those with one setting changed (for the savings alone), and the studies."""
+    """The folders of a report: runs, runs with one setting changed (only for the savings), and studies."""
 
     runs: list[Path] = field(default_factory=list)
     varied: list[Path] = field(default_factory=list)
@@ -32,8 +40,8 @@ class Found:
         return Found(self.runs + other.runs, self.varied + other.varied, self.studies + other.studies)
 
 
-def planned(folder: Path, tree: dict[str, Any]) -> Found:
-    """What there is of a reproduction's plan."""
+def find_planned(folder: Path, tree: dict[str, Any]) -> Found:
+    """The results that exist of those that a reproduction planned."""
     runs, varied = (
         [folder / name for name in names if (folder / name / "summary.json").exists()]
         for names in (tree["runs"], tree.get("varied", []))
@@ -42,51 +50,61 @@ def planned(folder: Path, tree: dict[str, Any]) -> Found:
 
 
 def report_command(options: argparse.Namespace) -> int:
-    """The page of any runs; of a reproduction, those of its last plan."""
+    """Of a reproduction, the runs of its last plan; of any other folder, all runs in it."""
+    from rich.console import Console
+
+    from qccf.core.files import require_writable
+    from qccf.paper.diagnosis import NOTES
+    from qccf.paper.records import find_runs, find_studies
+
     folders: list[Path] = options.folders
-    manifests = [manifest_of(read_manifest(folder), folder) for folder in folders if (folder / MANIFEST).exists()]
+    manifests: list[Manifest] = []
     found = Found()
     for folder in folders:
         if (folder / MANIFEST).exists():
-            found += planned(folder, read_manifest(folder))
+            tree = _read_manifest(folder)
+            manifests.append(manifest_of(tree, folder))
+            found += find_planned(folder, tree)
         else:
             found += Found(find_runs([folder]), [], find_studies([folder]))
     if not found.runs:
-        raise QccfError(f"{', '.join(map(str, folders))}: no run here has come to its first summary.")
+        raise QccfError(f"{', '.join(map(str, folders))}: no run here has written a summary yet.")
     out: Path = options.out or folders[0] / "report.html"
     require_writable(out.parent)
-    manifest = _together(manifests)
-    report = write_report(out, found, manifest, notes=[folder / NOTES for folder in folders])
-    console = Console()
-    say(console, report, out)
+    report = write_report(out, found, _merge_manifests(manifests), notes=[folder / NOTES for folder in folders])
+    print_verdicts(Console(), report, out)
     return 0
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
+def _read_manifest(folder: Path) -> dict[str, Any]:
     try:
         tree: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        _ = manifest_of(tree, folder)
+        manifest_of(tree, folder)
         return tree
     except (OSError, ValueError, KeyError, TypeError):
-        raise QccfError(f"{folder / MANIFEST} cannot be read: run `qccf reproduce` again, it goes on.") from None
+        raise QccfError(f"{folder / MANIFEST} cannot be read: run `qccf reproduce` again, which resumes.") from None
 
 
-def manifest_of(tree: dict[str, Any], folder: Path) -> Manifest:
-    """What was planned, and how much of it is not there; what has failed is named, not counted."""
-    found = planned(folder, tree)
-    there = len(found.runs) + len(found.varied) + len(found.studies)
-    count = len(tree["runs"]) + len(tree.get("varied", [])) + len(tree["studies"])
+def manifest_of(tree: dict[str, Any], folder: Path) -> "Manifest":
+    """The plan of a reproduction and the number of results that are missing; failed ones are listed, not counted."""
+    from qccf.report.page.build import Manifest
+
+    found = find_planned(folder, tree)
+    existing = len(found.runs) + len(found.varied) + len(found.studies)
+    planned = len(tree["runs"]) + len(tree.get("varied", [])) + len(tree["studies"])
     return Manifest(
         command=tree["command"],
         scale=tree["scale"],
         not_run=tuple((task, reason) for task, reason in tree["not_run"]),
-        failed=tuple((label, sentence) for label, sentence in tree["failed"]),
-        unfinished=max(0, count - there - len(tree["failed"])),
+        failed=tuple((label, reason) for label, reason in tree["failed"]),
+        unfinished=max(0, planned - existing - len(tree["failed"])),
     )
 
 
-def _together(manifests: Sequence[Manifest]) -> Manifest:
-    """One for all the folders of a report."""
+def _merge_manifests(manifests: "Sequence[Manifest]") -> "Manifest":
+    """One manifest for all folders of a report."""
+    from qccf.report.page.build import Manifest
+
     return Manifest(
         command="\n".join(one.command for one in manifests),
         scale="smoke" if any(one.scale == "smoke" for one in manifests) else "",
@@ -96,11 +114,15 @@ def _together(manifests: Sequence[Manifest]) -> Manifest:
     )
 
 
-def write_report(out: Path, found: Found, manifest: Manifest, *, notes: Sequence[Path]) -> Report:
-    """The page, and its figures as files in `figures` beside it; `notes` are read where they exist."""
-    written = "\n\n".join(path.read_text(encoding="utf-8") for path in notes if path.is_file())
+def write_report(out: Path, found: Found, manifest: "Manifest", *, notes: Sequence[Path]) -> "Report":
+    """Write the page, and its figures into the folder `figures` beside it; `notes` that do not exist are skipped."""
+    from qccf.core.files import write_text_whole, write_whole
+    from qccf.paper.records import read_record, read_study
+    from qccf.report.page.build import build_report
+
+    notes_text = "\n\n".join(path.read_text(encoding="utf-8") for path in notes if path.is_file())
     records, varied = ([read_record(path) for path in paths] for paths in (found.runs, found.varied))
-    report = build_report(records, [read_study(path) for path in found.studies], manifest, written, varied)
+    report = build_report(records, [read_study(path) for path in found.studies], manifest, notes_text, varied)
     for name, data in report.files.items():
         write_whole(out.parent / "figures" / name, partial(_write_bytes, data))
     write_text_whole(out, report.page)
@@ -111,8 +133,8 @@ def _write_bytes(data: bytes, path: Path) -> None:
     path.write_bytes(data)
 
 
-def say(console: Console, report: Report, out: Path) -> None:
-    """The verdicts in a few lines, and where the page is."""
+def print_verdicts(console: "Console", report: "Report", out: Path) -> None:
+    """One line per claim, the totals, and where the page is."""
     for one in report.judged:
         console.print(f"{one.verdict:>15}  {one.family.title}: {one.claim.words}", soft_wrap=True, highlight=False)
     counts = Counter(one.verdict for one in report.judged)

@@ -5,77 +5,93 @@ import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from qccf.cli.engines import build_engine, check_engine, cores_of_a_run
-from qccf.cli.queue_view import BatchView, farewell
-from qccf.cli.report import MANIFEST, manifest_of, planned, say, write_report
+from qccf.cli.engines import add_engine, build_engine, check_engine, cores_per_job
+from qccf.cli.options import Subparsers, add_data_dir, add_overrides
+from qccf.cli.report import MANIFEST, find_planned, manifest_of, print_verdicts, write_report
 from qccf.core.errors import ConfigError, QccfError
-from qccf.core.files import require_writable, write_text_whole
-from qccf.jobs.queue import Job, Progress, run_batch
-from qccf.jobs.training import TrainingJob
-from qccf.learning.datasets import data_folder
-from qccf.paper.diagnosis import NOTES
-from qccf.paper.experiments import (
-    FIGURES,
-    SCALES,
-    TASKS,
-    Chosen,
-    choose_data,
-    figure_tasks,
-    reproduction_jobs,
-    varied_jobs,
-)
-from qccf.paper.studies import RESULT, study_jobs
-from qccf.rounds.world import build_world
+
+if TYPE_CHECKING:
+    from qccf.jobs.queue import Job, QueueProgress
+    from qccf.paper.experiments import ChosenTask
 
 VARIED_RUNS = "varied"
 """The folder of the runs with one setting changed."""
 
 
+def add_parser(commands: Subparsers) -> None:
+    reproduce = commands.add_parser("reproduce", help="run the paper's experiments and say which claims hold")
+    reproduce.description = (
+        "Run the paper's experiments and report for every claim whether it holds. "
+        "The same command resumes a reproduction that was stopped."
+    )
+    reproduce.add_argument(
+        "figure", nargs="?", choices=("fig2", "fig3", "fig4", "fig5", "all"), default="all", help="default: all"
+    )
+    reproduce.add_argument(
+        "--scale", choices=("smoke", "small", "full"), default="small", help="size of the experiments (default small)"
+    )
+    reproduce.add_argument("--tasks", default="femnist,cifar10", metavar="A,B", help="default: femnist,cifar10")
+    reproduce.add_argument("--out", type=Path, metavar="DIR", help="default runs/reproduce-SCALE")
+    add_engine(reproduce)
+    add_data_dir(reproduce)
+    add_overrides(reproduce)
+    reproduce.set_defaults(run=reproduce_command)
+
+
 def reproduce_command(options: argparse.Namespace) -> int:
-    """Run what the figures need and write the report; the same command again goes on where this one stopped."""
+    """Run the jobs of the figures and write the report."""
+    from rich.console import Console
+
+    from qccf.cli.queue_view import print_outcome, run_with_view
+    from qccf.core.files import require_writable
+    from qccf.learning.datasets import data_folder
+    from qccf.paper.diagnosis import NOTES
+    from qccf.paper.experiments import FIGURES, SCALES, reproduction_jobs, varied_jobs
+    from qccf.paper.studies import study_jobs
+    from qccf.rounds.world import build_world
+
     check_engine(options)
     figures = list(FIGURES) if options.figure == "all" else [options.figure]
     scale = SCALES[options.scale]
     out: Path = options.out or Path("runs") / f"reproduce-{scale.name}"
     data_dir = data_folder(options.data_dir)
-    console = Console()
-    chosen = _chosen(options.tasks, data_dir)
-    overrides = [f"execution.workers={cores_of_a_run(options)}", *options.overrides]
-    training = reproduction_jobs(figures, scale, chosen, overrides, runs=out / "runs", data_dir=data_dir)
-    _refuse_early(training, figures, chosen)
+    tasks = _choose_tasks(options.tasks, data_dir)
+    overrides = [f"execution.workers={cores_per_job(options)}", *options.overrides]
+    training = reproduction_jobs(figures, scale, tasks, overrides, runs=out / "runs", data_dir=data_dir)
+    if not training:
+        reasons = "; ".join(one.reason for one in tasks if one.reason) or "none of these tasks is in it"
+        raise QccfError(f"{', '.join(figures)} cannot be run: {reasons}.")
+    for job in training:  # errors end the command before the first run
+        build_world(job.scenario, job.scenario.federation.seed)
     varied, studies = [], []
-    if options.figure == "all":  # they belong to no single figure: they come with all of them
-        varied = varied_jobs(scale, chosen, overrides, runs=out / VARIED_RUNS, data_dir=data_dir)
+    if options.figure == "all":  # they belong to no single figure
+        varied = varied_jobs(scale, tasks, overrides, runs=out / VARIED_RUNS, data_dir=data_dir)
         studies = study_jobs(scale.study_seeds, scale.study_rounds, out / "studies", brief=scale.name == "smoke")
     require_writable(out)
     jobs: list[Job] = [*training, *varied, *studies]
-    for one in chosen:
-        words = f"not run: {one.reason}" if one.reason else f"data: {one.dataset}"
-        console.print(f"{one.task.name}: {words}", soft_wrap=True, highlight=False)
+    console = Console()
+    for one in tasks:
+        text = f"not run: {one.reason}" if one.reason else f"data: {one.dataset}"
+        console.print(f"{one.task.name}: {text}", soft_wrap=True, highlight=False)
     console.print(
         f"{len(training) + len(varied)} runs and {len(studies)} studies in {out}", soft_wrap=True, highlight=False
     )
-    _write_manifest(out, options, figures, chosen, jobs)
-    with BatchView(console) as view:
-        progress = run_batch(jobs, build_engine(options), listener=view.update)
-    _write_manifest(out, options, figures, chosen, jobs, progress)
-    return _finish(console, out, progress)
-
-
-def _finish(console: Console, out: Path, progress: Progress) -> int:
-    """The report of what there is, and how it ended."""
+    _write_manifest(out, options, figures, tasks, jobs)  # also before the first run, for a report while it runs
+    progress = run_with_view(console, jobs, build_engine(options))
+    _write_manifest(out, options, figures, tasks, jobs, progress)
     tree = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
-    found = planned(out, tree)
+    found = find_planned(out, tree)
     if found.runs:
         page = out / "report.html"
-        say(console, write_report(page, found, manifest_of(tree, out), notes=[out / NOTES]), page)
-    return farewell(console, progress)
+        print_verdicts(console, write_report(page, found, manifest_of(tree, out), notes=[out / NOTES]), page)
+    return print_outcome(console, progress)
 
 
-def _chosen(tasks: str, data_dir: Path) -> list[Chosen]:
+def _choose_tasks(tasks: str, data_dir: Path) -> "list[ChosenTask]":
+    from qccf.paper.experiments import TASKS, choose_data
+
     names = [name.strip() for name in tasks.split(",")]
     for name in names:
         if name not in TASKS:
@@ -83,34 +99,29 @@ def _chosen(tasks: str, data_dir: Path) -> list[Chosen]:
     return [choose_data(TASKS[name], data_dir) for name in dict.fromkeys(names)]
 
 
-def _refuse_early(training: Sequence[TrainingJob], figures: list[str], chosen: list[Chosen]) -> None:
-    """Mistakes end the command before anything is paid for."""
-    if not training:
-        reasons = "; ".join(one.reason for one in chosen if one.reason) or "none of these tasks is in it"
-        raise QccfError(f"{', '.join(figures)} cannot be run: {reasons}.")
-    for job in training:
-        build_world(job.scenario, job.seed)
-
-
 def _write_manifest(
     out: Path,
     options: argparse.Namespace,
     figures: list[str],
-    chosen: list[Chosen],
-    jobs: Sequence[Job],
-    progress: Progress | None = None,
+    tasks: "list[ChosenTask]",
+    jobs: "Sequence[Job]",
+    progress: "QueueProgress | None" = None,
 ) -> None:
-    """What belongs to this reproduction; before it begins as well, so that a report of a part knows."""
-    words = ["qccf", "reproduce", options.figure, "--scale", options.scale, "--tasks", options.tasks]
+    """The command, and the folders of the jobs that it planned."""
+    from qccf.core.files import write_text_whole
+    from qccf.paper.experiments import TASKS, figure_tasks
+    from qccf.paper.studies import RESULT
+
+    command = ["qccf", "reproduce", options.figure, "--scale", options.scale, "--tasks", options.tasks]
     for override in options.overrides:
-        words += ["--set", override]
+        command += ["--set", override]
     needed = {name for figure in figures for name in figure_tasks(figure, TASKS)}
     folders = [job.folder.relative_to(out).as_posix() for job in jobs]
     tree = {
-        "command": shlex.join(words),
+        "command": shlex.join(command),
         "scale": options.scale,
-        "not_run": [[one.task.name, one.reason] for one in chosen if one.reason and one.task.name in needed],
-        "failed": [[jobs[i].label, words] for i, words in progress.failures().items()] if progress else [],
+        "not_run": [[one.task.name, one.reason] for one in tasks if one.reason and one.task.name in needed],
+        "failed": [[jobs[i].label, reason] for i, reason in progress.failures().items()] if progress else [],
         "runs": [name for name in folders if name.startswith("runs/")],
         "varied": [name for name in folders if name.startswith(f"{VARIED_RUNS}/")],
         "studies": [f"{name}/{RESULT}" for name in folders if name.startswith("studies/")],

@@ -2,92 +2,89 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from qccf.cli.engines import build_engine, check_engine, cores_of_a_run
-from qccf.cli.prepare import check
-from qccf.cli.queue_view import BatchView, farewell
+from qccf.cli.engines import add_engine, build_engine, check_engine, with_cores
+from qccf.cli.options import Subparsers, add_data_dir
 from qccf.core.errors import ConfigError
-from qccf.core.files import require_writable, write_text_whole
-from qccf.jobs.grid import Grid, load_grid
-from qccf.jobs.queue import Job, Progress, run_batch
-from qccf.jobs.tables import RESULTS, ROUNDS, Tables
-from qccf.runtimes.planner import StatisticsModel
-from qccf.settings.loading import Scenario
+
+if TYPE_CHECKING:
+    from qccf.jobs.grid import Grid
+    from qccf.jobs.queue import Job, QueueProgress
+
+
+def add_parser(commands: Subparsers) -> None:
+    sweep = commands.add_parser("sweep", help="run a grid of settings, on this machine or on a Ray cluster")
+    sweep.description = (
+        "Run a grid of settings and write one Parquet table. The same command resumes a sweep that was stopped."
+    )
+    sweep.add_argument("file", type=Path, metavar="FILE.toml", help="the grid (see docs/sweep.md)")
+    add_engine(sweep)
+    sweep.add_argument("--out", type=Path, metavar="DIR", help="default runs/sweep-FILE")
+    add_data_dir(sweep)
+    sweep.set_defaults(run=sweep_command)
 
 
 def sweep_command(options: argparse.Namespace) -> int:
-    """Run what of the grid is missing; the same command again goes on where this one stopped."""
+    from rich.console import Console
+
+    from qccf.cli.queue_view import print_outcome, print_start, run_with_view
+    from qccf.core.files import require_writable, write_text_whole
+    from qccf.jobs.grid import load_grid
+    from qccf.jobs.tables import RESULTS, ROUNDS, SweepTables
+
     check_engine(options)
     grid = load_grid(options.file)
-    if grid.kind == "measure" and (options.engine == "ray" or (options.jobs or 1) > 1):
-        raise ConfigError('kind = "measure" runs one at a time on this machine: leave out --jobs and --engine ray.')
+    measured = grid.kind == "measure"
+    if measured and (options.engine == "ray" or (options.jobs or 1) > 1):
+        raise ConfigError('kind = "measure" runs one job at a time on this machine: omit --jobs and --engine ray.')
     out: Path = options.out or Path("runs") / f"sweep-{options.file.stem}"
-    jobs = _jobs(grid, out, options)
-    _refuse_early(grid)
+    jobs = _jobs(grid, out / "runs", options)
+    _check(grid)
     require_writable(out)
     write_text_whole(out / "sweep.toml", options.file.read_text(encoding="utf-8"))
     console = Console()
-    there = sum(job.is_finished() for job in jobs)
-    runs = f"{len(jobs)} run{'s' * (len(jobs) > 1)} in {out}"
-    console.print(runs + (f", {there} of them there already" if there else ""), soft_wrap=True, highlight=False)
-    tables = Tables(out, grid.kind, grid.scenarios)
-    reached: list[Progress] = []
+    print_start(console, jobs, out)
+    tables = SweepTables(out, grid)
+    latest: list[QueueProgress] = []
+
+    def listener(progress: "QueueProgress", index: int) -> None:
+        latest[:] = [progress]
+        tables.update(progress, index)
+
     try:
-        with BatchView(console) as view:
-
-            def listener(progress: Progress, index: int) -> None:
-                reached[:] = [progress]
-                view.update(progress, index)
-                tables.update(progress, index)
-
-            progress = run_batch(jobs, build_engine(options, fresh=grid.kind == "measure"), listener=listener)
-            reached[:] = [progress]
-    finally:  # a cluster may be lost as a whole
-        for last in reached:
+        progress = run_with_view(console, jobs, build_engine(options, process_per_job=measured), listener)
+        latest[:] = [progress]
+    finally:  # also when the whole cluster is lost
+        for last in latest:
             tables.write(last)
-    return _finish(console, out, progress)
+    if progress.count("done"):
+        written = f"{out / RESULTS} (one row per run), {out / ROUNDS} (one row per run and round)"
+        console.print(f"Written: {written}", soft_wrap=True, highlight=False)
+    return print_outcome(console, progress)
 
 
-def _jobs(grid: Grid, out: Path, options: argparse.Namespace) -> list[Job]:
-    runs = out / "runs"
+def _jobs(grid: "Grid", runs: Path, options: argparse.Namespace) -> "list[Job]":
     if grid.kind != "train":
-        from qccf.jobs.planning import PlanJob
+        from qccf.jobs.planning import plan_job
 
-        return [PlanJob(scenario, runs, grid.kind == "measure") for scenario in grid.scenarios]
-    from qccf.jobs.training import TrainingJob
+        return [plan_job(scenario, runs, measured=grid.kind == "measure") for scenario in grid.scenarios]
+    from qccf.jobs.training import training_job
     from qccf.learning.datasets import data_folder, require_dataset
 
     data_dir = data_folder(options.data_dir)
-    if options.address is None:  # the nodes of another cluster have data of their own
+    if options.address is None:  # the nodes of another cluster have their own data
         for name in dict.fromkeys(scenario.data.dataset for scenario in grid.scenarios):
             require_dataset(name, data_dir)
-    cores = cores_of_a_run(options)
-    return [
-        TrainingJob(_on_cores(scenario, cores), scenario.policy.name, scenario.federation.seed, runs, data_dir)
-        for scenario in grid.scenarios
-    ]
+    return [training_job(with_cores(scenario, options), runs, data_dir) for scenario in grid.scenarios]
 
 
-def _on_cores(scenario: Scenario, cores: int) -> Scenario:
-    """With that many threads, unless the settings give a number."""
-    if scenario.execution.workers:
-        return scenario
-    return scenario.model_copy(update={"execution": scenario.execution.model_copy(update={"workers": cores})})
+def _check(grid: "Grid") -> None:
+    """Find errors in any scenario before the first run."""
+    from qccf.cli.checks import check_scenario
+    from qccf.runtimes.planner import StatisticsModel
 
-
-def _refuse_early(grid: Grid) -> None:
-    """Every scenario is tried before one is paid for."""
     for scenario in grid.scenarios:
-        check(scenario, [scenario.policy.name], [scenario.federation.seed])
+        check_scenario(scenario)
         if grid.kind != "train":
             StatisticsModel(scenario)
-
-
-def _finish(console: Console, out: Path, progress: Progress) -> int:
-    """Where the tables are, and how it ended; what there is has been written in any case."""
-    if progress.count("done"):
-        tables = f"{out / RESULTS} (one row a run), {out / ROUNDS} (one row a run and round)"
-        console.print(f"Written: {tables}", soft_wrap=True, highlight=False)
-    return farewell(console, progress)

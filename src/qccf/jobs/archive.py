@@ -9,23 +9,23 @@ from pathlib import Path
 
 
 def pack(folder: Path) -> bytes:
-    """Every file below the folder. A ZIP carries a checksum for each, so that damage on the way is noticed."""
+    """All files below the folder as a ZIP archive, which holds a checksum per file and so reveals damage."""
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as parcel:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for path in sorted(folder.rglob("*")):
             if path.is_file():
-                parcel.write(path, path.relative_to(folder).as_posix())
+                archive.write(path, path.relative_to(folder).as_posix())
     return buffer.getvalue()
 
 
-def unpack(parcel: bytes, folder: Path) -> None:
-    """Put what was packed in the place of the folder: all of it or, if it is damaged, nothing."""
+def unpack(data: bytes, folder: Path) -> None:
+    """Replace the folder by the archive's contents. A damaged archive raises an error and changes nothing."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".parcel-", dir=folder.parent) as name:
+    with tempfile.TemporaryDirectory(prefix=".unpack-", dir=folder.parent) as name:
         fresh = Path(name) / "fresh"
         fresh.mkdir()
-        with zipfile.ZipFile(io.BytesIO(parcel)) as content:
-            content.extractall(fresh)
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            archive.extractall(fresh)
         if folder.exists():
             shutil.move(folder, Path(name) / "old")
         os.replace(fresh, folder)

@@ -1,7 +1,8 @@
-"""What to run, from a TOML file: a base scenario, fixed settings, and a list of values for each axis of a grid."""
+"""The grid of a sweep, from a TOML file: a base scenario, fixed settings, and a list of values per axis."""
 
 import copy
 import itertools
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -13,14 +14,14 @@ from qccf.settings.schema import PAPERS_CODEC
 Kind = Literal["train", "plan", "measure"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 SHORT = {"policy": "policy.name", "codec": "codec.name", "seed": "federation.seed"}
-"""Settings that every sweep has, by the names that people give them."""
+"""Short names of settings."""
 
 MAX_RUNS = 100_000
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A sweep's kind and the scenario of each of its runs; policy, codec and seed are in the scenario."""
+    """The kind of a sweep and the scenario of every run, which holds its policy, codec and seed."""
 
     kind: Kind
     scenarios: tuple[Scenario, ...]
@@ -39,19 +40,18 @@ def load_grid(path: Path) -> Grid:
     for key, value in _flat(_table(path, tree, "settings")).items():
         place_setting(base, _setting(key), value)
     axes = [_axis(key, values) for key, values in _flat(_table(path, tree, "grid")).items()]
-    count = 1
-    for axis in axes:
-        count *= len(axis)
+    count = math.prod(len(axis) for axis in axes)
     if count > MAX_RUNS:
         raise ConfigError(f"{path}: the grid makes {count:,} runs, more than {MAX_RUNS:,}: shorten its lists.")
-    cases = itertools.product(*axes)
-    return Grid(kind, tuple(_distinct([_scenario(base, changes, kind) for changes in cases])))
+    scenarios = tuple(_scenario(base, changes, kind) for changes in itertools.product(*axes))
+    _require_distinct(scenarios)
+    return Grid(kind, scenarios)
 
 
 def _base(path: Path, scenario: Any) -> str | Path:
-    """A file is looked for beside the sweep's own."""
+    """A preset, or a file whose path is relative to the sweep's file."""
     if not isinstance(scenario, str):
-        raise ConfigError(f"{path}: scenario = {scenario!r} is not a text: name a preset or a TOML file.")
+        raise ConfigError(f"{path}: scenario = {scenario!r} is not text: name a preset or a TOML file.")
     beside = path.parent / scenario
     return beside if beside.is_file() else scenario
 
@@ -64,7 +64,7 @@ def _table(path: Path, tree: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted keys to values: TOML makes tables of a key with dots that is not in quotes."""
+    """Dotted keys to values: TOML makes nested tables of a key with dots, unless the key is in quotes."""
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, dict):
@@ -84,9 +84,9 @@ def _setting(key: str) -> str:
 
 
 def _axis(key: str, values: Any) -> list[dict[str, Any]]:
-    """The changes that each value of an axis stands for; a table is several settings that change together."""
+    """The settings that each value of an axis changes; a value that is a table changes several together."""
     if not isinstance(values, list) or not values:
-        raise ConfigError(f"{key} = {values!r} in [grid] is not a list with values: give some, or use [settings].")
+        raise ConfigError(f"{key} = {values!r} in [grid] is not a list of values: give a list, or use [settings].")
     if all(isinstance(value, dict) for value in values):
         return [{_setting(name): each for name, each in _flat(value).items()} for value in values]
     return [{_setting(key): value} for value in values]
@@ -102,22 +102,21 @@ def _scenario(base: dict[str, Any], changes: tuple[dict[str, Any], ...], kind: K
         return scenario
     if "name" in scenario.codec.model_fields_set and scenario.codec.name != PAPERS_CODEC:
         raise ConfigError(
-            f"codec = {scenario.codec.name!r} needs training: without it a run is of the paper's, {PAPERS_CODEC!r}; "
-            'take kind = "train", or leave the codec out.'
+            f"codec = {scenario.codec.name!r} needs training; runs without training use {PAPERS_CODEC!r}: "
+            'set kind = "train", or leave out the codec.'
         )
     return scenario.with_codec(PAPERS_CODEC)
 
 
-def _distinct(scenarios: list[Scenario]) -> list[Scenario]:
-    """Each run once: the same twice is a mistake in the file."""
+def _require_distinct(scenarios: tuple[Scenario, ...]) -> None:
+    """Refuse a grid that makes the same run twice."""
     seen: set[str] = set()
     for scenario in scenarios:
         policy, seed = scenario.policy.name, scenario.federation.seed
         key = settings_key(scenario, policy, seed)
         if key in seen:
             raise ConfigError(
-                f"the grid makes the same run twice (policy {policy}, seed {seed}): take out a value that is there "
-                "twice, or an axis that changes nothing in a run, such as execution.workers."
+                f"the grid makes the same run twice (policy {policy}, seed {seed}): remove the repeated value, "
+                "or the axis that does not change a run, such as execution.workers."
             )
         seen.add(key)
-    return scenarios

@@ -1,4 +1,8 @@
-"""Jobs in processes of this machine, or in this process when it is one at a time."""
+"""Jobs in processes of this machine, or in this process if they run one at a time.
+
+A `ProcessPoolExecutor` would not do: it gives up all jobs when one worker process dies, and it cannot ask a running job
+to stop and save its state.
+"""
 
 import multiprocessing
 import signal
@@ -9,36 +13,36 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from qccf.jobs.queue import Desk, Failure, Job, attempt
+from qccf.jobs.queue import Failure, Job, JobQueue, try_job
 
-FAREWELL_S = 120.0
-"""How long a worker may take to write down what it reached before it is killed."""
+STOP_TIMEOUT_S = 120.0
+"""How long an interrupted worker may take to save its state before it is killed."""
 
 
 @dataclass(frozen=True)
 class LocalEngine:
-    """`workers` jobs at a time. With `fresh` each has a process of its own, so that its memory is its own as well."""
+    """Runs `workers` jobs at a time. `process_per_job` keeps the memory of a job apart from that of the others."""
 
     workers: int = 1
-    fresh: bool = False
+    process_per_job: bool = False
 
-    def run(self, desk: Desk) -> None:
-        desk.capacity(self.workers)
-        if self.workers == 1 and not self.fresh:
-            _here(desk)
+    def run(self, queue: JobQueue) -> None:
+        queue.set_workers(self.workers)
+        if self.workers == 1 and not self.process_per_job:
+            _run_here(queue)
         else:
-            _Crew(desk, self.fresh).run(min(self.workers, len(desk)))
+            _WorkerPool(queue, self.process_per_job).run(min(self.workers, len(queue)))
 
 
-def _here(desk: Desk) -> None:
-    """One after the other, in this process."""
-    while (taken := desk.take()) is not None:
+def _run_here(queue: JobQueue) -> None:
+    """One job after the other in this process."""
+    while (taken := queue.take()) is not None:
         index, job = taken
 
-        def tell(steps: int, index: int = index) -> None:
-            desk.step(index, steps)
+        def on_step(steps: int, index: int = index) -> None:
+            queue.step(index, steps)
 
-        desk.end(index, attempt(job, job.folder, tell))
+        queue.end(index, try_job(job, job.folder, on_step))
 
 
 @dataclass
@@ -48,90 +52,86 @@ class _Worker:
     index: int
 
 
-class _Crew:
-    """Several at a time, in processes that live as long as the batch: each loads its libraries and data once."""
+class _WorkerPool:
+    """Processes that live until the queue is empty, so that each loads its libraries and data once."""
 
-    def __init__(self, desk: Desk, fresh: bool) -> None:
-        self._desk = desk
-        self._fresh = fresh
+    def __init__(self, queue: JobQueue, process_per_job: bool) -> None:
+        self._queue = queue
+        self._process_per_job = process_per_job
         self._context = multiprocessing.get_context("spawn")
         self._working: list[_Worker] = []
-        self._retired: list[_Worker] = []
+        self._ended: list[_Worker] = []
 
     def run(self, count: int) -> None:
         try:
             for _ in range(count):
-                self._hire()
+                self._start_worker()
             while self._working:
                 for pipe in wait([worker.pipe for worker in self._working]):
-                    self._hear(next(worker for worker in self._working if worker.pipe is pipe))
+                    self._receive(next(worker for worker in self._working if worker.pipe is pipe))
         finally:
-            self._dismiss()
+            self._stop_all()
 
-    def _hire(self) -> None:
-        """A new process for the next job, if there is one."""
-        if (taken := self._desk.take()) is None:
+    def _start_worker(self) -> None:
+        """Start a process for the next job, if there is one."""
+        if (taken := self._queue.take()) is None:
             return
         ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=_serve, args=(theirs, list(sys.path)), daemon=True)
+        process = self._context.Process(target=_work, args=(theirs, list(sys.path)), daemon=True)
         process.start()
         theirs.close()
         index, job = taken
         self._working.append(_Worker(process, ours, index))
-        _tell(self._working[-1], job)
+        _send(self._working[-1], job)
 
-    def _hear(self, worker: _Worker) -> None:
+    def _receive(self, worker: _Worker) -> None:
         try:
             kind, value = worker.pipe.recv()
         except (EOFError, ConnectionError):
             worker.process.join()
             self._retire(worker)
-            self._desk.end(worker.index, Failure(f"its process died (exit status {worker.process.exitcode})."))
-            self._hire()
+            self._queue.end(worker.index, Failure(f"its process died (exit status {worker.process.exitcode})."))
+            self._start_worker()
             return
         if kind == "step":
-            self._desk.step(worker.index, value)
+            self._queue.step(worker.index, value)
             return
-        self._desk.end(worker.index, value)
-        if self._fresh:
+        self._queue.end(worker.index, value)
+        if self._process_per_job:
             self._retire(worker)
-            _tell(worker, None)
-            worker.process.join()  # the next one must not share the machine with what this one clears away
-            self._hire()
-        else:
-            self._reassign(worker)
-
-    def _reassign(self, worker: _Worker) -> None:
-        if (taken := self._desk.take()) is None:
+            _send(worker, None)
+            worker.process.join()  # the next job starts only when this one's memory is free
+            self._start_worker()
+        elif (taken := self._queue.take()) is None:
             self._retire(worker)
-            _tell(worker, None)
+            _send(worker, None)
         else:
             worker.index, job = taken
-            _tell(worker, job)
+            _send(worker, job)
 
     def _retire(self, worker: _Worker) -> None:
         self._working.remove(worker)
-        self._retired.append(worker)
+        self._ended.append(worker)
 
-    def _dismiss(self) -> None:
-        """Who still works is told to stop, and has a while to write down what it reached."""
+    def _stop_all(self) -> None:
+        """Interrupt the running workers, wait until they have saved their state, and kill those that take too long."""
         for worker in self._working:
             worker.process.terminate()
-        for worker in [*self._working, *self._retired]:
-            worker.process.join(FAREWELL_S)
+        for worker in [*self._working, *self._ended]:
+            worker.process.join(STOP_TIMEOUT_S)
             if worker.process.is_alive():
                 worker.process.kill()
             worker.pipe.close()
 
 
-def _tell(worker: _Worker, job: Job | None) -> None:
-    """Give it a job, or send it home. A process that has just died is noticed where its pipe is read."""
+def _send(worker: _Worker, job: Job | None) -> None:
+    """Send a job, or None to end the worker. The death of a process is handled where its pipe is read."""
     with suppress(BrokenPipeError, ConnectionError):
         worker.pipe.send(job)
 
 
-def _serve(pipe: Connection, path: list[str]) -> None:
-    """A worker: takes jobs until there are none. Only the parent interrupts it, so that a key press does so once."""
+def _work(pipe: Connection, path: list[str]) -> None:
+    """The main function of a worker. It ignores Ctrl-C, which reaches the parent too; the parent sends SIGTERM."""
 
     def interrupt(*_: Any) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -143,6 +143,6 @@ def _serve(pipe: Connection, path: list[str]) -> None:
     try:
         job: Job | None
         while (job := pipe.recv()) is not None:
-            pipe.send(("end", attempt(job, job.folder, lambda steps: pipe.send(("step", steps)))))
+            pipe.send(("end", try_job(job, job.folder, lambda steps: pipe.send(("step", steps)))))
     except (KeyboardInterrupt, EOFError, BrokenPipeError):
         pass

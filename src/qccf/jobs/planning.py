@@ -1,7 +1,6 @@
-"""A decision-only run as a job of a batch, and what it costs in time and memory."""
+"""A run without training as a job, with its time and memory."""
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,56 +9,27 @@ import numpy as np
 
 from qccf._version import __version__
 from qccf.core.files import write_text_whole, write_whole
+from qccf.jobs.names import run_name
+from qccf.jobs.queue import Job, OnStep
 from qccf.rounds.world import build_world
 from qccf.runtimes.planner import PlannedRun, StatisticsModel, bits_size_correlation, plan_run
-from qccf.settings.loading import Scenario, load_scenario, settings_key
+from qccf.settings.loading import Scenario, load_scenario
 from qccf.settings.schema import PAPERS_CODEC
 
 
-@dataclass(frozen=True)
-class PlanJob:
-    """One policy in one world. With `measured` its time and memory are recorded: give it a process of its own."""
+@dataclass(frozen=True, kw_only=True)
+class PlanJob(Job):
+    """Plans the rounds of one scenario. `measured` also records time and memory and needs a process per job."""
 
     scenario: Scenario
-    runs: Path
     measured: bool = False
 
-    @property
-    def label(self) -> str:
-        s = self.scenario
-        return (
-            f"{s.policy.name}, {s.federation.num_clients} clients, {s.radio.num_channels} channels, "
-            f"β {s.data.dataset_size_std:g}, V {s.control.energy_weight:g}, seed {s.federation.seed}"
-        )
-
-    @property
-    def folder(self) -> Path:
-        policy, seed = self.scenario.policy.name, self.scenario.federation.seed
-        kind = "measure" if self.measured else "plan"
-        key = settings_key(self.scenario, policy, seed)[:12]
-        return self.runs / f"{kind}-{policy.replace(':', '-').replace('.', '-')}-seed{seed}-{key}"
-
-    @property
-    def steps(self) -> int:
-        return self.scenario.federation.rounds
-
-    @property
-    def pace(self) -> str:
-        return f"{self.scenario.policy.name} {self.scenario.federation.num_clients} {self.scenario.radio.num_channels}"
-
-    @property
-    def cores(self) -> int:
-        return 1
-
-    def is_finished(self) -> bool:
-        return (self.folder / "summary.json").exists()
-
-    def run(self, folder: Path, tell: Callable[[int], None]) -> None:
+    def run(self, folder: Path, on_step: OnStep) -> None:
         if self.measured:
             _warm_up(self.scenario)
         before = peak_memory_bytes() if self.measured else 0
         world = build_world(self.scenario, self.scenario.federation.seed)
-        run = plan_run(world, self.scenario.policy.name, StatisticsModel(self.scenario), tell)
+        run = plan_run(world, self.scenario.policy.name, StatisticsModel(self.scenario), on_step)
         after = peak_memory_bytes() if self.measured else 0
         rounds, summary = round_columns(run), run_summary(run)
         if self.measured:
@@ -70,14 +40,31 @@ class PlanJob:
                 "start_memory_bytes": before,
                 "peak_memory_bytes": after,
             }
-        import pandas as pd  # only now: its memory is not the run's
+        import pandas as pd  # after the measurement, which must not include its memory
 
         write_whole(folder / "rounds.parquet", lambda path: pd.DataFrame(rounds).to_parquet(path, index=False))
         write_text_whole(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
 
 
+def plan_job(scenario: Scenario, runs: Path, *, measured: bool = False) -> PlanJob:
+    """The job of a scenario in a folder below `runs`."""
+    clients, channels = scenario.federation.num_clients, scenario.radio.num_channels
+    return PlanJob(
+        label=(
+            f"{scenario.policy.name}, {clients} clients, {channels} channels, "
+            f"β {scenario.data.dataset_size_std:g}, V {scenario.control.energy_weight:g}, "
+            f"seed {scenario.federation.seed}"
+        ),
+        folder=runs / f"{'measure' if measured else 'plan'}-{run_name(scenario)}",
+        steps=scenario.federation.rounds,
+        step_kind=f"{scenario.policy.name} {clients} {channels}",
+        scenario=scenario,
+        measured=measured,
+    )
+
+
 def _warm_up(scenario: Scenario) -> None:
-    """A round of ten clients with the same policy: libraries are loaded on first use, which is not the run's cost."""
+    """Decide a round of ten clients with the same policy, so that libraries are loaded before the measurement."""
     kept = {name: getattr(scenario, name) for name in ("policy", "control", "principle", "no_quantization")}
     small = load_scenario("quick", ["federation.rounds=1", f"codec.name={PAPERS_CODEC}"]).model_copy(update=kept)
     plan_run(build_world(small, 0), small.policy.name, StatisticsModel(small))
@@ -102,7 +89,7 @@ def round_columns(run: PlannedRun) -> dict[str, Any]:
 
 
 def run_summary(run: PlannedRun) -> dict[str, Any]:
-    """The run in a few numbers, under the names that a training run's summary has."""
+    """The run in a few numbers; the names are those of the summary of a training run."""
     on = run.participated
     correlation = bits_size_correlation(run)
     return {
@@ -118,9 +105,9 @@ def run_summary(run: PlannedRun) -> dict[str, Any]:
 
 
 def peak_memory_bytes() -> int:
-    """The most memory that this process has had at once.
+    """The peak memory of this process.
 
-    Linux hands a parent's peak down in `getrusage`, so that the kernel's own count for this program comes first.
+    On Linux `getrusage` includes the peak of the parent process, so the kernel's count for this program is read first.
     """
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii")

@@ -1,7 +1,7 @@
-"""Jobs on a Ray cluster. Nodes need not share a file system: what a job leaves comes back as bytes.
+"""Jobs on a Ray cluster. Nodes need not share a file system: the contents of a job's folder are sent as bytes.
 
-Only the command writes results, so that a run which was started twice, because its node seemed lost, is there once. Ray
-itself pickles what passes between its processes: a cluster is trusted as a whole.
+Only the command writes results, so a job that ran twice, because its node seemed lost, leaves one result. Ray pickles
+the data between its processes: all nodes of a cluster must trust each other.
 """
 
 import itertools
@@ -23,177 +23,177 @@ from typing import Any
 from qccf._version import __version__
 from qccf.core.errors import QccfError
 from qccf.jobs.archive import pack, unpack
-from qccf.jobs.queue import Desk, Failure, Job, attempt
+from qccf.jobs.queue import Failure, Job, JobQueue, try_job
 
 POLL_S = 0.5
 ANSWER_S = 5.0
-KEEP_S = 60.0
-"""How often an unfinished job sends home what it has reached: no more than that is lost with a node."""
+SAVE_EVERY_S = 60.0
+"""How often a running job sends its folder to the command: the loss of a node costs at most this much work."""
 
 LOST = "the node that ran it was lost."
 
 
 @dataclass(frozen=True)
 class RayEngine:
-    """`address` is a cluster's as `ray.init` takes it; without one, a cluster of this machine is started and stopped.
+    """`address` is that of a cluster, as for `ray.init`; without one a cluster is started and stopped here.
 
-    `limit` jobs at a time, or as many as the cluster has cores for.
+    At most `limit` jobs run at a time, by default as many as the cluster has cores for.
     """
 
     address: str | None = None
     limit: int | None = None
 
-    def run(self, desk: Desk) -> None:
+    def run(self, queue: JobQueue) -> None:
         with _cluster(self.address) as ray:
-            _Dispatch(ray, desk, self.limit).run()
+            _Dispatcher(ray, queue, self.limit).run()
 
 
 @dataclass(frozen=True)
-class _Flight:
-    """One try of a job; the ticket tells its letters from those of an earlier try."""
+class _Attempt:
+    """One attempt at a job; its number tells its messages from those of an earlier attempt."""
 
-    ticket: int
+    number: int
     index: int
     job: Job
 
 
-class _Dispatch:
-    """Hands jobs to the cluster and takes in what comes back."""
+class _Dispatcher:
+    """Sends jobs to the cluster and receives their results."""
 
-    def __init__(self, ray: Any, desk: Desk, limit: int | None) -> None:
+    def __init__(self, ray: Any, queue: JobQueue, limit: int | None) -> None:
         self._ray = ray
-        self._desk = desk
+        self._queue = queue
         self._limit = limit
-        self._work = ray.remote(max_retries=0)(_work)
-        self._mailbox = ray.remote(num_cpus=0, max_restarts=-1)(_Mailbox).remote()
-        self._flying: dict[Any, _Flight] = {}
-        self._tickets = itertools.count()
+        self._task = ray.remote(max_retries=0)(_run_on_node)
+        self._actor = ray.remote(num_cpus=0, max_restarts=-1)(_ProgressActor).remote()
+        self._attempts: dict[Any, _Attempt] = {}
+        self._numbers = itertools.count()
         self._sent_any = False
 
     def run(self) -> None:
-        self._fill()
-        while self._flying:
-            ended, _ = self._ray.wait(list(self._flying), timeout=POLL_S)
-            self._read_mail()
+        self._send_jobs()
+        while self._attempts:
+            ended, _ = self._ray.wait(list(self._attempts), timeout=POLL_S)
+            self._read_messages()
             for reference in ended:
-                self._take_in(reference)
-            self._fill()
+                self._receive(reference)
+            self._send_jobs()
 
-    def _fill(self) -> None:
-        """As many as there is room for. Nodes come and go, so that the room is measured anew."""
+    def _send_jobs(self) -> None:
+        """Send as many jobs as the cluster has room for. Nodes come and go, so the room is counted each time."""
         cores = [node["Resources"].get("CPU", 0.0) for node in self._ray.nodes() if node["Alive"]]
-        while len(self._desk):
-            job = self._desk.peek()
-            if (sentence := _too_large(job, cores)) and not self._sent_any:
-                raise QccfError(sentence)
-            if sentence:  # the node that had room is gone: what else there is goes on
-                self._desk.end(self._take()[0], Failure(sentence, final=True))
+        while len(self._queue):
+            job = self._queue.peek()
+            if (reason := _too_large(job, cores)) and not self._sent_any:
+                raise QccfError(reason)
+            if reason:  # the only node with room is gone: the other jobs continue
+                self._queue.end(self._take()[0], Failure(reason, final=True))
                 continue
             room = sum(math.floor(count / job.cores) for count in cores)
             room = min(room, self._limit or room)
-            self._desk.capacity(room)
-            if len(self._flying) >= max(1, room):
+            self._queue.set_workers(room)
+            if len(self._attempts) >= max(1, room):
                 return
-            self._send_out()
+            self._send_next()
 
-    def _send_out(self) -> None:
+    def _send_next(self) -> None:
         index, job = self._take()
         self._sent_any = True
-        ticket = next(self._tickets)
-        reached = pack(job.folder) if job.folder.exists() else b""
+        number = next(self._numbers)
+        saved = pack(job.folder) if job.folder.exists() else b""
         path = [*sys.path, str(Path.cwd())]
-        task = self._work.options(num_cpus=job.cores)
-        reference = task.remote(__version__, path, pickle.dumps(job), reached, self._mailbox, ticket)
-        self._flying[reference] = _Flight(ticket, index, job)
+        task = self._task.options(num_cpus=job.cores)
+        reference = task.remote(__version__, path, pickle.dumps(job), saved, self._actor, number)
+        self._attempts[reference] = _Attempt(number, index, job)
 
     def _take(self) -> tuple[int, Job]:
-        taken = self._desk.take()
+        taken = self._queue.take()
         assert taken is not None
         return taken
 
-    def _read_mail(self) -> None:
-        """Steps, and states to go on from. It is only news: what cannot be read now comes later or is not missed."""
+    def _read_messages(self) -> None:
+        """Read steps and saved folders. If the actor does not answer in time, the next poll tries again."""
         try:
-            letters = self._ray.get(self._mailbox.collect.remote(), timeout=ANSWER_S)
+            messages = self._ray.get(self._actor.collect.remote(), timeout=ANSWER_S)
         except (self._ray.exceptions.RayError, TimeoutError):
             return
-        flights = {flight.ticket: flight for flight in self._flying.values()}
-        for ticket, steps, reached in letters:
-            if flight := flights.get(ticket):
-                if reached:
-                    unpack(reached, flight.job.folder)
-                self._desk.step(flight.index, steps)
+        attempts = {attempt.number: attempt for attempt in self._attempts.values()}
+        for number, steps, saved in messages:
+            if attempt := attempts.get(number):
+                if saved:
+                    unpack(saved, attempt.job.folder)
+                self._queue.step(attempt.index, steps)
 
-    def _take_in(self, reference: Any) -> None:
-        flight = self._flying.pop(reference)
+    def _receive(self, reference: Any) -> None:
+        attempt = self._attempts.pop(reference)
         try:
-            failure, left = self._ray.get(reference)
-            if left:
-                unpack(left, flight.job.folder)
-            if failure is None and not flight.job.is_finished():
-                failure = Failure("what came back is not a finished run.")
+            failure, files = self._ray.get(reference)
+            if files:
+                unpack(files, attempt.job.folder)
+            if failure is None and not attempt.job.is_finished():
+                failure = Failure("the node returned an unfinished run.")
         except zipfile.BadZipFile:
-            failure = Failure("what came back is damaged.")
+            failure = Failure("the node returned a damaged archive.")
         except self._ray.exceptions.RayTaskError as error:
             failure = Failure(f"{type(error.cause).__name__}: {error.cause}".splitlines()[0])
         except self._ray.exceptions.RayError:
             failure = Failure(LOST)
-        self._desk.end(flight.index, failure)
+        self._queue.end(attempt.index, failure)
 
 
-class _Mailbox:
-    """An actor that holds letters until they are collected."""
+class _ProgressActor:
+    """A Ray actor that holds the messages of running jobs until the command collects them."""
 
     def __init__(self) -> None:
-        self._letters: list[tuple[int, int, bytes]] = []
+        self._messages: list[tuple[int, int, bytes]] = []
 
-    def post(self, ticket: int, steps: int, reached: bytes) -> None:
-        self._letters.append((ticket, steps, reached))
+    def post(self, number: int, steps: int, saved: bytes) -> None:
+        self._messages.append((number, steps, saved))
 
     def collect(self) -> list[tuple[int, int, bytes]]:
-        letters, self._letters = self._letters, []
-        return letters
+        messages, self._messages = self._messages, []
+        return messages
 
 
-def _work(
-    version: str, path: list[str], job_bytes: bytes, reached: bytes, mailbox: Any, ticket: int
+def _run_on_node(
+    version: str, path: list[str], job_bytes: bytes, saved: bytes, actor: Any, number: int
 ) -> tuple[Failure | None, bytes]:
-    """On a node: run the job in a scratch folder, and return what it left there, good or bad."""
+    """On a node: run the job in a temporary folder and return the contents of that folder."""
     if version != __version__:
         return Failure(f"this node has qccf {__version__}, the command {version}: install the same.", final=True), b""
     sys.path.extend(entry for entry in path if entry not in sys.path)
     job: Job = pickle.loads(job_bytes)
-    with tempfile.TemporaryDirectory(prefix="qccf-") as scratch:
-        folder = Path(scratch) / "run"
+    with tempfile.TemporaryDirectory(prefix="qccf-") as temporary:
+        folder = Path(temporary) / "run"
         folder.mkdir()
-        if reached:
-            unpack(reached, folder)
-        kept = time.monotonic()
+        if saved:
+            unpack(saved, folder)
+        last_save = time.monotonic()
 
-        def tell(steps: int) -> None:
-            nonlocal kept
-            due = time.monotonic() - kept >= KEEP_S
-            if due:
-                kept = time.monotonic()
-            mailbox.post.remote(ticket, steps, pack(folder) if due else b"")
+        def on_step(steps: int) -> None:
+            nonlocal last_save
+            save = time.monotonic() - last_save >= SAVE_EVERY_S
+            if save:
+                last_save = time.monotonic()
+            actor.post.remote(number, steps, pack(folder) if save else b"")
 
-        failure = attempt(job, folder, tell)
+        failure = try_job(job, folder, on_step)
         return failure, pack(folder)
 
 
 def _too_large(job: Job, cores: list[float]) -> str:
-    """Why a job fits no node, and would wait for ever; empty if it fits."""
+    """Why a job fits no node and would wait forever; empty if it fits."""
     if not any(cores) or max(cores) >= job.cores:
         return ""
     return (
-        f"a run takes {job.cores} cores (execution.workers), but the largest node of the cluster has {max(cores):g}: "
+        f"a run needs {job.cores} cores (execution.workers), but the largest node of the cluster has {max(cores):g}: "
         "lower execution.workers."
     )
 
 
 @contextmanager
 def _cluster(address: str | None) -> Iterator[Any]:
-    """Connected to a cluster, quietly; one of our own ends with the batch."""
+    """A connection to a cluster; one that was started here ends with the queue."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
@@ -215,7 +215,7 @@ def _cluster(address: str | None) -> Iterator[Any]:
 
 
 def _require_answer(address: str) -> None:
-    """Ray itself would keep trying for minutes."""
+    """Refuse at once an address that does not answer; Ray itself would try for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon:
         return

@@ -1,4 +1,4 @@
-"""The runs of a sweep as two Parquet tables: one row a run, and one row a run and round."""
+"""The runs of a sweep as two Parquet tables: one row per run, and one row per run and round."""
 
 import json
 import time
@@ -8,35 +8,34 @@ from typing import Any
 import pandas as pd
 
 from qccf.core.files import write_whole
-from qccf.jobs.grid import SHORT, Kind
-from qccf.jobs.queue import Progress
+from qccf.jobs.grid import SHORT, Grid
+from qccf.jobs.queue import QueueProgress
 from qccf.settings.loading import Scenario
 
 RESULTS = "results.parquet"
 ROUNDS = "rounds.parquet"
 WRITE_EVERY_S = 60.0
 
-# What a summary says again, or what belongs to the screen.
-_ELSEWHERE = ("label", "policy", "codec", "seed", "finished", "rounds", "dataset")
+# Summary keys that repeat a setting or serve only the display.
+_LEFT_OUT = ("label", "policy", "codec", "seed", "finished", "rounds", "dataset")
 
 
-class Tables:
-    """Takes up runs as they end; what is written is always of whole runs, each once."""
+class SweepTables:
+    """Reads every finished run once and writes the tables of all finished runs."""
 
-    def __init__(self, out: Path, kind: Kind, scenarios: tuple[Scenario, ...]) -> None:
+    def __init__(self, out: Path, grid: Grid) -> None:
         self._out = out
-        self._kind = kind
-        self._scenarios = scenarios
+        self._grid = grid
         self._rows: dict[int, dict[str, Any]] = {}
         self._rounds: dict[int, pd.DataFrame] = {}
         self._written = time.monotonic()
 
-    def update(self, progress: Progress, index: int) -> None:
-        """A batch's listener: somebody may want to look before all is done."""
+    def update(self, progress: QueueProgress, index: int) -> None:
+        """A listener of the queue: writes the tables once per minute while the sweep runs."""
         if progress.states[index] == "done" and time.monotonic() - self._written > WRITE_EVERY_S:
             self.write(progress)
 
-    def write(self, progress: Progress) -> None:
+    def write(self, progress: QueueProgress) -> None:
         """Both tables of all finished runs, in the order of the grid."""
         done = [index for index, state in enumerate(progress.states) if state == "done"]
         for index in done:
@@ -51,9 +50,9 @@ class Tables:
 
     def _read(self, index: int, folder: Path) -> None:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        outcome = {key: value for key, value in summary.items() if key not in _ELSEWHERE}
-        settings = settings_columns(self._scenarios[index])
-        self._rows[index] = {"run": folder.name, "kind": self._kind, **settings, **outcome}
+        results = {key: value for key, value in summary.items() if key not in _LEFT_OUT}
+        settings = settings_columns(self._grid.scenarios[index])
+        self._rows[index] = {"run": folder.name, "kind": self._grid.kind, **settings, **results}
         rounds = pd.read_parquet(folder / ROUNDS)
         for place, key in enumerate(("run", *SHORT)):
             rounds.insert(place, key, self._rows[index][key])
@@ -61,7 +60,7 @@ class Tables:
 
 
 def settings_columns(scenario: Scenario) -> dict[str, Any]:
-    """Policy, codec and seed, then every setting that defines a run under its own name."""
+    """Policy, codec and seed, then every other setting that defines a run under its own name."""
     tree = scenario.model_dump(exclude={"execution"})
     flat = {key: value for section, values in tree.items() for key, value in _flat(section, values)}
     short = {name: flat.pop(path) for name, path in SHORT.items()}
@@ -74,7 +73,7 @@ def _flat(prefix: str, tree: dict[str, Any]) -> list[tuple[str, Any]]:
         path = f"{prefix}.{key}"
         if not isinstance(value, dict):
             pairs.append((path, value))
-        elif key == "options":  # of a plug-in: nobody knows what is in it
+        elif key == "options":  # of a policy or codec: any content, so one column of JSON
             pairs.append((path, json.dumps(value, sort_keys=True)))
         else:
             pairs += _flat(path, value)
@@ -82,7 +81,7 @@ def _flat(prefix: str, tree: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """A column of texts and numbers, such as `control.data_budget`, becomes one of texts."""
+    """A column that mixes text and numbers, such as `control.data_budget`, becomes text."""
     table = pd.DataFrame(rows)
     for name in table.columns:
         kinds = {type(value) for value in table[name] if value is not None}

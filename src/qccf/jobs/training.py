@@ -1,79 +1,79 @@
-"""A training run as a job of a batch."""
+"""A training run as a job."""
 
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from qccf.jobs.names import run_name
+from qccf.jobs.queue import Job, OnStep
 from qccf.learning.datasets import Dataset, load_dataset
 from qccf.runtimes.simulator import Progress, simulate
-from qccf.settings.loading import Scenario, settings_key
+from qccf.settings.loading import Scenario
 
 
-@dataclass(frozen=True)
-class TrainingJob:
-    """One policy and seed; its folder is named by its settings, so that the same settings run once."""
+@dataclass(frozen=True, kw_only=True)
+class TrainingJob(Job):
+    """Trains the federation of one scenario; the scenario holds the policy, the codec and the seed."""
 
     scenario: Scenario
-    policy: str
-    seed: int
-    runs: Path
     data_dir: Path
-    note: str = ""
-    """What else tells the run from others of a batch."""
-
-    @property
-    def label(self) -> str:
-        s = self.scenario
-        return (
-            f"{s.data.dataset}, {self.policy}, β {s.data.dataset_size_std:g}, V {s.control.energy_weight:g}, "
-            f"{f'{self.note}, ' * bool(self.note)}seed {self.seed}"
-        )
-
-    @property
-    def folder(self) -> Path:
-        key = settings_key(self.scenario, self.policy, self.seed)[:12]
-        policy = self.policy.replace(":", "-").replace(".", "-")
-        return self.runs / f"{self.scenario.data.dataset}-{policy}-seed{self.seed}-{key}"
-
-    @property
-    def steps(self) -> int:
-        return self.scenario.federation.rounds
-
-    @property
-    def pace(self) -> str:
-        return self.scenario.learning.model
-
-    @property
-    def cores(self) -> int:
-        return max(1, self.scenario.execution.workers)
+    tensorboard: bool = False
 
     def is_finished(self) -> bool:
         try:
-            summary = json.loads((self.folder / "summary.json").read_text(encoding="utf-8"))
+            summary = json.loads((self.folder / self.result).read_text(encoding="utf-8"))
             return bool(summary["finished"]) and summary["rounds"] == self.steps
         except (OSError, ValueError, KeyError, TypeError):
             return False
 
-    def run(self, folder: Path, tell: Callable[[int], None]) -> None:
+    def run(self, folder: Path, on_step: OnStep) -> None:
         def after_round(progress: Progress) -> None:
-            tell(len(progress.ledger))
+            on_step(len(progress.ledger))
 
+        callbacks = [after_round]
+        if self.tensorboard:
+            from qccf.runtimes.tensorboard import TensorBoardWriter
+
+            callbacks.append(TensorBoardWriter(folder / "tensorboard").update)
         run = simulate(
             self.scenario,
-            self.policy,
-            seed=self.seed,
             out=folder,
-            dataset=_dataset(self.scenario.data.dataset, self.data_dir),
-            callbacks=[after_round],
+            dataset=cached_dataset(self.scenario.data.dataset, self.data_dir),
+            callbacks=callbacks,
             warn=lambda sentence: print(f"qccf: {self.folder.name}: {sentence}", file=sys.stderr),
         )
         if not run.finished:
             raise KeyboardInterrupt
 
 
+def training_job(
+    scenario: Scenario, runs: Path, data_dir: Path, *, note: str = "", tensorboard: bool = False
+) -> TrainingJob:
+    """The job of a scenario in a folder below `runs`; `note` is a part of the label that tells it from others."""
+    labels = [
+        scenario.data.dataset,
+        scenario.policy.name,
+        f"codec {scenario.codec.name}",
+        f"β {scenario.data.dataset_size_std:g}",
+        f"V {scenario.control.energy_weight:g}",
+        *([note] if note else []),
+        f"seed {scenario.federation.seed}",
+    ]
+    return TrainingJob(
+        label=", ".join(labels),
+        folder=runs / run_name(scenario),
+        steps=scenario.federation.rounds,
+        step_kind=scenario.learning.model,
+        cores=max(1, scenario.execution.workers),
+        scenario=scenario,
+        data_dir=data_dir,
+        tensorboard=tensorboard,
+    )
+
+
 @lru_cache(maxsize=2)
-def _dataset(name: str, folder: Path) -> Dataset:
+def cached_dataset(name: str, folder: Path) -> Dataset:
+    """The dataset; jobs that run in the same process share it."""
     return load_dataset(name, folder, seed=0)

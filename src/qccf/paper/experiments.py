@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from qccf.core.errors import ConfigError
-from qccf.jobs.training import TrainingJob
+from qccf.jobs.training import TrainingJob, training_job
 from qccf.learning.datasets import DATASETS
 from qccf.learning.datasets.base import DataError
 from qccf.paper.studies import FACTORS
@@ -20,7 +20,7 @@ from qccf.settings.schema import PAPERS_CODEC
 FIGURES = ("fig2", "fig3", "fig4", "fig5")
 BETAS = (150, 300)
 
-# What the paper does not state, for the first task with another value: runs beside those of decisions alone.
+# Other values of settings that the paper does not state: training runs of the first task that check the savings study.
 VARIED = (
     "radio.gain_db=10.0",
     "radio.bandwidth_hz=20e6",
@@ -32,7 +32,7 @@ VARIED_POLICIES = ("qccf", "principle", "same-size")
 
 @dataclass(frozen=True)
 class Task:
-    """One learning task of the paper: its preset, the data that may stand for it, its V and those that Fig. 2 tries."""
+    """One learning task of the paper: its preset, its datasets in order of preference, its V, and the V of Fig. 2."""
 
     name: str
     settings: tuple[str, ...]
@@ -40,7 +40,7 @@ class Task:
     energy_weight: float
     energy_weights: tuple[float, ...]
     data_share: float = 1.0
-    """Of a reduced scale's samples: a network that takes longer for a sample gets fewer in the same time."""
+    """A factor on the samples of a reduced scale: a network that takes longer per sample gets fewer samples."""
 
 
 TASKS: dict[str, Task] = {
@@ -53,13 +53,13 @@ TASKS: dict[str, Task] = {
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of an experiment is run. `data_share` of the paper's samples at as many times the cycles each.
+    """The size of the experiments: `data_share` of the paper's samples, with the cycles per sample divided by it.
 
-    Computing and uploading then keep the paper's proportion, and decisions are the same as with all the data but for
-    the statistics that training reports. Nothing else of the preset is changed, the learning rate included.
+    Computing and uploading keep the paper's proportion, so the decisions differ from those with all the data only
+    through the statistics that training measures. The rest of the preset, such as the learning rate, stays.
 
-    `small` is what about two hours a task allow on two cores: 3 seeds of 5 policies at 2 β and of 4 more V are 42 runs
-    of 60 rounds; `varied` runs are 12 more of the first task. A sample of CIFAR-10 takes longer, so there are fewer.
+    `small` takes about two hours per task on two cores: 3 seeds of 5 policies at 2 β and of 4 more V are 42 runs of 60
+    rounds, and the `varied` runs are 12 more of the first task. CIFAR-10 is slower per sample and gets fewer samples.
     """
 
     name: str
@@ -86,34 +86,36 @@ Figure = Literal["fig2", "fig3", "fig4", "fig5"]
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """A task with the dataset that was found for it, or why it cannot run."""
+class ChosenTask:
+    """A task and the dataset that was found for it, or the reason why it cannot run."""
 
     task: Task
     dataset: str
     reason: str = ""
 
 
-def choose_data(task: Task, folder: Path) -> Chosen:
-    """The first dataset of the task that is here; what needs no download comes last."""
+def choose_data(task: Task, folder: Path) -> ChosenTask:
+    """The task with its first dataset that is present; the one that needs no download is the last."""
     for name in task.datasets:
         try:
             DATASETS[name].check(folder)
         except DataError:
             continue
-        return Chosen(task, name)
+        return ChosenTask(task, name)
     wanted = " or ".join(task.datasets)
-    return Chosen(task, "", f"{wanted} is not here; get it with: qccf data fetch {task.datasets[0]}")
+    return ChosenTask(task, "", f"{wanted} is not here; get it with: qccf data fetch {task.datasets[0]}")
 
 
 def figure_tasks(figure: str, tasks: Iterable[str]) -> list[str]:
-    """The tasks that a figure shows: Fig. 3 is the first task, Fig. 4 the second, Fig. 5 an experiment on the first."""
+    """The tasks of a figure: Fig. 3 and Fig. 5 show the first task, Fig. 4 the second, Fig. 2 both."""
     shown = {"fig3": ("femnist",), "fig4": ("cifar10",), "fig5": ("femnist",)}.get(figure, tuple(TASKS))
     return [name for name in tasks if name in shown]
 
 
-def task_scenario(chosen: Chosen, scale: Scale, overrides: Sequence[str], *, beta: float, weight: float) -> Scenario:
-    """The settings of one run but for policy and seed. The user's overrides come last."""
+def task_scenario(
+    chosen: ChosenTask, scale: Scale, overrides: Sequence[str], *, beta: float, weight: float
+) -> Scenario:
+    """The settings of a run, without its policy and seed. The user's overrides come last."""
     share = scale.data_share if scale.data_share == 1.0 else scale.data_share * chosen.task.data_share
     base = load_scenario(chosen.task.name)
     settings = [
@@ -135,13 +137,13 @@ def task_scenario(chosen: Chosen, scale: Scale, overrides: Sequence[str], *, bet
 def reproduction_jobs(
     figures: Sequence[str],
     scale: Scale,
-    chosen: Sequence[Chosen],
+    chosen: Sequence[ChosenTask],
     overrides: Sequence[str],
     *,
     runs: Path,
     data_dir: Path,
 ) -> list[TrainingJob]:
-    """Every run that the figures need, each once, seed by seed, so that a part of them is already a comparison."""
+    """Every run that the figures need, once, ordered by seed so that the first part is already a comparison."""
     usable = {one.task.name: one for one in chosen if not one.reason}
     jobs: dict[Path, TrainingJob] = {}
     for figure in figures:
@@ -152,17 +154,17 @@ def reproduction_jobs(
             for name in figure_tasks(figure, usable):
                 for beta, weight, policy in _cases(figure, usable[name].task, scale):
                     scenario = task_scenario(usable[name], scale, overrides, beta=beta, weight=weight)
-                    job = TrainingJob(scenario, policy, scenario.federation.seed + seed, runs, data_dir)
+                    job = training_job(_run_of(scenario, policy, seed), runs, data_dir)
                     jobs.setdefault(job.folder, job)
     return list(jobs.values())
 
 
 def varied_jobs(
-    scale: Scale, chosen: Sequence[Chosen], overrides: Sequence[str], *, runs: Path, data_dir: Path
+    scale: Scale, chosen: Sequence[ChosenTask], overrides: Sequence[str], *, runs: Path, data_dir: Path
 ) -> list[TrainingJob]:
-    """Runs of the first task at the highest β with one setting changed, for the two savings that the paper names.
+    """Runs of the first task at the highest β with one setting changed, for the two savings that the paper states.
 
-    None where the user has changed something that the savings study varies: there would be two changes.
+    There are none if the user overrides a setting that the savings study varies: two settings would change.
     """
     jobs: list[TrainingJob] = []
     if {override.partition("=")[0] for override in overrides} & {factor.key for factor in FACTORS}:
@@ -174,13 +176,20 @@ def varied_jobs(
             for change in scale.varied:
                 settings = [*overrides, change]
                 scenario = task_scenario(one, scale, settings, beta=BETAS[-1], weight=one.task.energy_weight)
-                own = scenario.federation.seed + seed
-                jobs += [TrainingJob(scenario, policy, own, runs, data_dir, change) for policy in VARIED_POLICIES]
+                jobs += [
+                    training_job(_run_of(scenario, policy, seed), runs, data_dir, note=change)
+                    for policy in VARIED_POLICIES
+                ]
     return jobs
 
 
+def _run_of(scenario: Scenario, policy: str, seed: int) -> Scenario:
+    """The scenario of one policy and of the seed with that index."""
+    return scenario.with_policy(policy).with_seed(scenario.federation.seed + seed)
+
+
 def _cases(figure: str, task: Task, scale: Scale) -> list[tuple[float, float, str]]:
-    """β, V and policy of each run of a figure."""
+    """β, V and policy of every run of a figure."""
     if figure == "fig2":
         place = task.energy_weights.index(task.energy_weight)
         tried = task.energy_weights if scale.every_energy_weight else task.energy_weights[place - 1 : place + 2]

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from qccf.core.contracts import Decision, Observation, State
 from qccf.core.files import write_text_whole
 from qccf.core.streams import stream
 from qccf.devices.cost import settle
+from qccf.jobs.queue import Job, OnStep
 from qccf.policies.qccf import Qccf
 from qccf.policies.registry import build_policy
 from qccf.rounds.world import build_world
@@ -102,40 +103,16 @@ class PatientPrinciple(_Principle):
         return replace(self._rule.decide(state, observation, rng), deadline_exempt=True)
 
 
-@dataclass(frozen=True)
-class SavingsStudy:
-    """QCCF's savings against two baselines with one setting changed, cell by cell."""
+@dataclass(frozen=True, kw_only=True)
+class SavingsStudy(Job):
+    """QCCF's savings against two baselines with one setting changed, one cell per step."""
 
     scenario: Scenario
     factor: str
     value: float | str
-    seeds: int
-    studies: Path
+    result: ClassVar[str] = RESULT
 
-    @property
-    def label(self) -> str:
-        return f"savings, {self.factor} = {self.value}"
-
-    @property
-    def folder(self) -> Path:
-        return self.studies / f"savings-{_key(self.scenario, self.factor, self.value, self.seeds)}"
-
-    @property
-    def steps(self) -> int:
-        return self.seeds
-
-    @property
-    def pace(self) -> str:
-        return "savings"
-
-    @property
-    def cores(self) -> int:
-        return 1
-
-    def is_finished(self) -> bool:
-        return (self.folder / RESULT).exists()
-
-    def run(self, folder: Path, tell: Callable[[int], None]) -> None:
+    def run(self, folder: Path, on_step: OnStep) -> None:
         model = StatisticsModel(self.scenario)
         principle = PAYERS[str(self.value)][0] if self.factor == FACTORS[-1].name else "principle"
         policies = {"qccf": "qccf", "principle": principle, "same-size": "same-size"}
@@ -150,47 +127,19 @@ class SavingsStudy:
                 },
             }
 
-        measured = _cell_by_cell(folder, self.scenario, self.seeds, cell, tell)
+        measured = _cell_by_cell(folder, self.scenario, self.steps, cell, on_step)
         rounds = self.scenario.federation.rounds
         _write(folder, study="savings", factor=self.factor, value=self.value, rounds=rounds, **measured)
 
 
-@dataclass(frozen=True)
-class SolverStudy:
-    """The paper's pair of solvers against the exact one, on the same rounds and left to themselves."""
+@dataclass(frozen=True, kw_only=True)
+class SolverStudy(Job):
+    """The paper's pair of solvers against the exact one, on the same rounds and on rounds of their own."""
 
     scenario: Scenario
-    seeds: int
-    studies: Path
+    result: ClassVar[str] = RESULT
 
-    @property
-    def _size(self) -> str:
-        return f"{self.scenario.federation.num_clients} × {self.scenario.radio.num_channels}"
-
-    @property
-    def label(self) -> str:
-        return f"solvers, {self._size}"
-
-    @property
-    def folder(self) -> Path:
-        return self.studies / f"solvers-{_key(self.scenario, self.seeds)}"
-
-    @property
-    def steps(self) -> int:
-        return self.seeds
-
-    @property
-    def pace(self) -> str:
-        return self.label
-
-    @property
-    def cores(self) -> int:
-        return 1
-
-    def is_finished(self) -> bool:
-        return (self.folder / RESULT).exists()
-
-    def run(self, folder: Path, tell: Callable[[int], None]) -> None:
+    def run(self, folder: Path, on_step: OnStep) -> None:
         model = StatisticsModel(self.scenario)
 
         def cell(seed: int) -> Cell:
@@ -202,7 +151,7 @@ class SolverStudy:
                 "gap_j": self._gaps_j(seed, model),
             }
 
-        measured = _cell_by_cell(folder, self.scenario, self.seeds, cell, tell)
+        measured = _cell_by_cell(folder, self.scenario, self.steps, cell, on_step)
         _write(
             folder,
             study="solvers",
@@ -250,17 +199,30 @@ def study_jobs(seeds: int, rounds: int, studies: Path, *, brief: bool) -> list[S
     jobs: list[SavingsStudy | SolverStudy] = []
     for clients, channels in CELL_SIZES[: 2 if brief else None]:
         size = [f"federation.num_clients={clients}", f"radio.num_channels={channels}"]
-        jobs.append(SolverStudy(load_scenario("femnist", [*base, *size]), min(seeds, 10), studies))
+        scenario, cells = load_scenario("femnist", [*base, *size]), min(seeds, 10)
+        label = f"solvers, {clients} × {channels}"
+        folder = studies / f"solvers-{_key(scenario, cells)}"
+        jobs.append(SolverStudy(label=label, folder=folder, steps=cells, step_kind=label, scenario=scenario))
     for factor in FACTORS:
         for value in factor.values[:: 2 if brief and len(factor.values) > 3 else 1]:
             change = [] if factor.key == "principle" else [f"{factor.key}={value!r}"]
             scenario = load_scenario("femnist", [*base, "data.dataset_size_std=300", *change])
-            jobs.append(SavingsStudy(scenario, factor.name, value, seeds, studies))
+            jobs.append(
+                SavingsStudy(
+                    label=f"savings, {factor.name} = {value}",
+                    folder=studies / f"savings-{_key(scenario, factor.name, value, seeds)}",
+                    steps=seeds,
+                    step_kind="savings",
+                    scenario=scenario,
+                    factor=factor.name,
+                    value=value,
+                )
+            )
     return jobs
 
 
 def _cell_by_cell(
-    folder: Path, scenario: Scenario, seeds: int, measure: Callable[[int], Cell], tell: Callable[[int], None]
+    folder: Path, scenario: Scenario, seeds: int, measure: Callable[[int], Cell], on_step: OnStep
 ) -> dict[str, dict[str, list[Any]]]:
     """What is measured in each cell, as lists over cells. Goes on after the last cell of an interrupted study."""
     part = folder / PART
@@ -268,7 +230,7 @@ def _cell_by_cell(
     for k in range(len(cells), seeds):
         cells.append(measure(scenario.federation.seed + k))
         write_text_whole(part, json.dumps(cells))
-        tell(k + 1)
+        on_step(k + 1)
     return {
         quantity: {name: [cell[quantity][name] for cell in cells] for name in names}
         for quantity, names in cells[0].items()

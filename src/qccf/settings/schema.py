@@ -260,8 +260,16 @@ class Scenario(Section):
         return self
 
     def with_codec(self, name: str) -> "Scenario":
-        """The same with another codec."""
+        """The same scenario with another codec."""
         return self.model_copy(update={"codec": self.codec.model_copy(update={"name": name})})
+
+    def with_policy(self, name: str) -> "Scenario":
+        """The same scenario with another policy."""
+        return self.model_copy(update={"policy": self.policy.model_copy(update={"name": name})})
+
+    def with_seed(self, seed: int) -> "Scenario":
+        """The same scenario with another seed."""
+        return self.model_copy(update={"federation": self.federation.model_copy(update={"seed": seed})})
 
     def constants(self) -> Constants:
         """What the decision core works with; ε1 is 0 until it has been measured."""

@@ -1,0 +1,17 @@
+"""The name of a run's folder."""
+
+import re
+
+from qccf.settings.loading import Scenario, settings_key
+
+
+def run_name(scenario: Scenario) -> str:
+    """Policy, codec, seed and a digest of the settings: readable, and different for different settings."""
+    policy, seed = scenario.policy.name, scenario.federation.seed
+    digest = settings_key(scenario, policy, seed)[:12]
+    return f"{file_name(policy)}-{file_name(scenario.codec.name)}-seed{seed}-{digest}"
+
+
+def file_name(text: str) -> str:
+    """A policy or codec as a part of a file name; your own are named module:Class."""
+    return re.sub(r"[^\w+-]", "-", text)

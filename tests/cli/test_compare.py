@@ -1,0 +1,125 @@
+"""`qccf compare`: the table of all runs, resume, several processes, and one sentence for every user error."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from qccf.cli.main import main
+from qccf.jobs.training import TrainingJob
+from qccf.policies.registry import POLICIES
+from tests.helpers.batch_jobs import interrupt_third_run
+from tests.helpers.tiny import tiny_arguments
+
+pytestmark = pytest.mark.usefixtures("tiny_source")
+
+FIGURES = ["bits.png", "cell.png", "learning.png", "partition.png"]
+
+
+def command(out: Path, *more: str) -> list[str]:
+    return ["compare", "femnist", *tiny_arguments("federation.rounds=3"), "--out", str(out), *more]
+
+
+def run_folders(out: Path) -> list[Path]:
+    return sorted(path for path in out.iterdir() if path.is_dir() and path.name != "figures")
+
+
+def folder_of(out: Path, name: str) -> Path:
+    """The folder of that policy, codec and seed; its name ends with a digest."""
+    (folder,) = (path for path in run_folders(out) if path.name.startswith(f"{name}-"))
+    return folder
+
+
+def test_all_policies_are_compared_and_the_same_command_resumes(tmp_path: Path, capsys, monkeypatch) -> None:
+    ran: list[str] = []
+    run = TrainingJob.run
+    monkeypatch.setattr(TrainingJob, "run", lambda job, *rest: (ran.append(job.folder.name), run(job, *rest))[1])
+    out = tmp_path / "comparison"
+    assert main(command(out, "--seeds", "2")) == 0
+    shown = capsys.readouterr().out
+    assert "10 runs in" in shown
+    assert len(ran) == len(run_folders(out)) == 10
+    summaries = json.loads((out / "summary.json").read_text())
+    assert [(s["label"], s["seed"]) for s in summaries] == [(name, seed) for seed in (0, 1) for name in POLICIES]
+    assert all(name in shown for name in POLICIES)
+    assert "Δ: difference from the first row" in shown
+    assert "blurred blobs made for a test" in shown, "synthetic data must be named"
+    assert sorted(os.listdir(out / "figures")) == FIGURES
+    sizes = [
+        pd.read_parquet(folder_of(out, f"qccf-model-seed{seed}") / "clients.parquet")["dataset_size"].tolist()
+        for seed in (0, 1)
+    ]
+    assert sizes[0] != sizes[1], "another seed is another cell"
+    removed = folder_of(out, "principle-model-seed1")
+    (removed / "summary.json").unlink()
+    assert main(command(out, "--seeds", "2")) == 0
+    assert ran[10:] == [removed.name]
+    assert "9 already finished" in capsys.readouterr().out
+    assert json.loads((out / "summary.json").read_text()) == summaries
+
+
+def test_codecs_are_compared(tmp_path: Path, capsys) -> None:
+    out = tmp_path / "codecs"
+    assert main(command(out, "--policies", "qccf", "--codecs", "model,update+entropy")) == 0
+    shown = capsys.readouterr().out
+    assert "update+entropy" in shown
+    assert "Floor:" in shown
+    assert [s["label"] for s in json.loads((out / "summary.json").read_text())] == ["model", "update+entropy"]
+    assert [path.name[: -len("-0123456789ab")] for path in run_folders(out)] == [
+        "qccf-model-seed0",
+        "qccf-update+entropy-seed0",
+    ]
+    assert main(command(out, "--codecs", "model,nothing")) == 2
+    assert "codec 'nothing' is not one of model, update" in capsys.readouterr().err
+
+
+def test_an_interrupted_comparison_prints_how_to_resume(tmp_path: Path, capsys, monkeypatch) -> None:
+    calls = interrupt_third_run(TrainingJob, monkeypatch)
+    assert main(command(tmp_path)) == 130
+    shown = capsys.readouterr().out
+    assert "Stopped: 2 done, 0 running, 3 left" in shown
+    assert "resume with the same command." in shown
+    assert not (tmp_path / "summary.json").exists()
+    assert main(command(tmp_path)) == 0
+    assert len(calls) == 3 + 3
+
+
+def test_the_table_of_the_other_runs_is_printed_when_one_fails(tmp_path: Path, capsys, monkeypatch) -> None:
+    run = TrainingJob.run
+
+    def principle_fails(job, *rest):
+        if job.scenario.policy.name == "principle":
+            raise RuntimeError("memory ran out")
+        run(job, *rest)
+
+    monkeypatch.setattr(TrainingJob, "run", principle_fails)
+    assert main(command(tmp_path)) == 1
+    assert "failed: RuntimeError: memory ran out" in capsys.readouterr().out
+    assert {s["policy"] for s in json.loads((tmp_path / "summary.json").read_text())} == set(POLICIES) - {"principle"}
+
+
+def test_tensorboard_logs_every_run_or_is_refused_before_the_first(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    assert main(command(tmp_path / "refused", "--tensorboard")) == 2
+    assert "pip install 'qccf[tensorboard]'" in capsys.readouterr().err
+    assert not (tmp_path / "refused").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--policies", "qccf,nothing"], "policy 'nothing'"),
+        (["--seeds", "0"], "--seeds 0 is out of range: give 1 to 1000."),
+        (["--jobs", "0"], "--jobs 0 is out of range"),
+        (["--set", "data.dataset=emnist"], "emnist"),
+    ],
+)
+def test_user_errors_get_one_sentence_before_the_first_run(tmp_path: Path, capsys, arguments, sentence) -> None:
+    assert main(command(tmp_path / "out", *arguments)) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
