@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -102,6 +103,22 @@ def test_the_table_of_the_other_runs_is_printed_when_one_fails(tmp_path: Path, c
 
 
 def test_tensorboard_logs_every_run_or_is_refused_before_the_first(tmp_path: Path, capsys, monkeypatch) -> None:
+    logged: list[Path] = []
+
+    class Writer:
+        def __init__(self, folder: str) -> None:
+            logged.append(Path(folder))
+
+        def add_scalar(self, *_) -> None:
+            pass
+
+        def flush(self) -> None:
+            pass
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Writer))
+    out = tmp_path / "logged"
+    assert main(command(out, "--policies", "qccf,same-size", "--tensorboard")) == 0
+    assert sorted(logged) == [folder / "tensorboard" for folder in run_folders(out)]
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     assert main(command(tmp_path / "refused", "--tensorboard")) == 2
     assert "pip install 'qccf[tensorboard]'" in capsys.readouterr().err

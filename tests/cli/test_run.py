@@ -20,7 +20,7 @@ FIGURES = ["bits.png", "cell.png", "learning.png", "partition.png"]
 pytestmark = pytest.mark.usefixtures("tiny_source")
 
 
-def test_run_leaves_a_folder_and_says_what_it_did(tmp_path: Path, capsys) -> None:
+def test_a_run_writes_a_folder_and_prints_its_results(tmp_path: Path, capsys) -> None:
     out = tmp_path / "run"
     assert (
         main(
@@ -69,7 +69,7 @@ def test_run_takes_a_codec_and_has_a_default(tmp_path: Path) -> None:
         assert json.loads((out / "summary.json").read_text())["codec"] == codec
 
 
-def test_mistakes_are_found_before_anything_runs(tmp_path: Path, capsys) -> None:
+def test_user_errors_get_one_sentence_before_the_first_round(tmp_path: Path, capsys) -> None:
     cases = [
         (["run", "femnist", "--policy", "nothing"], "policy 'nothing'"),
         (["run", "paper-table"], "needs 28 Mb/s"),
@@ -89,7 +89,7 @@ def test_mistakes_are_found_before_anything_runs(tmp_path: Path, capsys) -> None
         assert captured.err.count("\n") == 1, captured.err
 
 
-def test_a_missing_dataset_gets_a_sentence(capsys, tmp_path: Path) -> None:
+def test_a_missing_dataset_is_refused_with_one_sentence(capsys, tmp_path: Path) -> None:
     assert main(["run", "femnist", "--set", "data.dataset=emnist", "--out", str(tmp_path / "run")]) == 2
     captured = capsys.readouterr()
     assert captured.err.count("\n") == 1
@@ -98,7 +98,7 @@ def test_a_missing_dataset_gets_a_sentence(capsys, tmp_path: Path) -> None:
         DATASETS["emnist"].check(tmp_path)
 
 
-def test_tensorboard_gets_every_number_or_a_sentence(tmp_path: Path, capsys, monkeypatch) -> None:
+def test_tensorboard_logs_every_number_or_is_refused(tmp_path: Path, capsys, monkeypatch) -> None:
     written: list[tuple[str, float, int]] = []
 
     class Writer:
@@ -130,7 +130,7 @@ def test_tensorboard_gets_every_number_or_a_sentence(tmp_path: Path, capsys, mon
     assert "pip install 'qccf[tensorboard]'" in capsys.readouterr().err
 
 
-def test_a_training_that_diverges_ends_with_a_sentence_and_keeps_its_checkpoints(
+def test_a_diverging_training_ends_with_one_sentence_and_keeps_its_checkpoints(
     tmp_path: Path, capsys, monkeypatch
 ) -> None:
     monkeypatch.setattr("tests.helpers.tiny.Tiny.forward", _explode_later())

@@ -66,7 +66,9 @@ def file(tmp_path: Path) -> Path:
         ("[grid]", "[grid", "is not valid TOML"),
     ],
 )
-def test_mistakes_get_a_sentence_before_anything_runs(file: Path, capsys, old: str, new: str, sentence: str) -> None:
+def test_user_errors_get_one_sentence_before_the_first_run(
+    file: Path, capsys, old: str, new: str, sentence: str
+) -> None:
     text = PLAN.replace("federation.rounds = 2", 'federation.rounds = 2\ndata.dataset = "nowhere"')
     assert old in text
     file.write_text((text if "train" in new else PLAN).replace(old, new, 1))
@@ -87,7 +89,9 @@ def test_mistakes_get_a_sentence_before_anything_runs(file: Path, capsys, old: s
         (["--engine", "ray", "--address", "127.0.0.1:x"], "nothing answers at --address 127.0.0.1:x"),
     ],
 )
-def test_an_engine_that_cannot_be_gets_a_sentence(file: Path, capsys, arguments: list[str], sentence: str) -> None:
+def test_an_impossible_engine_is_refused_with_one_sentence(
+    file: Path, capsys, arguments: list[str], sentence: str
+) -> None:
     assert main(["sweep", str(file), "--out", str(file.parent / "out"), *arguments]) == 2
     error = capsys.readouterr().err
     assert sentence in error
@@ -100,7 +104,7 @@ def test_without_ray_a_sentence_says_how_to_get_it(file: Path, capsys, monkeypat
     assert capsys.readouterr().err == "qccf: --engine ray needs ray: pip install 'qccf[ray]'.\n"
 
 
-def test_the_tables_say_what_the_runs_did(file: Path, capsys) -> None:
+def test_the_tables_hold_the_results_of_the_runs(file: Path, capsys) -> None:
     out = file.parent / "out"
     assert main(["sweep", str(file), "--out", str(out)]) == 0
     shown = capsys.readouterr().out
@@ -150,11 +154,11 @@ def test_a_second_call_runs_only_what_is_missing(file: Path, capsys, monkeypatch
     assert main(["sweep", str(file), "--out", str(out)]) == 0
     assert len(ran) == 9 + 4
     results = pd.read_parquet(out / "results.parquet")
-    assert len(results) == 8, "the table is of the file as it is now"
+    assert len(results) == 8, "the table belongs to the present file"
     assert set(results["seed"]) == {4, 5}
 
 
-def test_what_breaks_is_tried_again_and_then_named(file: Path, capsys, monkeypatch) -> None:
+def test_a_failed_run_is_retried_and_then_named(file: Path, capsys, monkeypatch) -> None:
     out = file.parent / "out"
     tries: dict[str, int] = {}
     run = PlanJob.run
@@ -181,7 +185,7 @@ def test_what_breaks_is_tried_again_and_then_named(file: Path, capsys, monkeypat
     assert len(pd.read_parquet(out / "results.parquet")) == 8
 
 
-def test_an_interrupt_keeps_what_there_is(file: Path, capsys, monkeypatch) -> None:
+def test_an_interrupt_keeps_the_finished_runs(file: Path, capsys, monkeypatch) -> None:
     out = file.parent / "out"
     calls = interrupt_third_run(PlanJob, monkeypatch)
     assert main(["sweep", str(file), "--out", str(out)]) == 130
@@ -193,7 +197,7 @@ def test_an_interrupt_keeps_what_there_is(file: Path, capsys, monkeypatch) -> No
     assert len(pd.read_parquet(out / "results.parquet")) == 8
 
 
-def test_what_there_is_survives_the_loss_of_a_cluster(file: Path, capsys, monkeypatch) -> None:
+def test_finished_runs_survive_the_loss_of_a_cluster(file: Path, capsys, monkeypatch) -> None:
     class Dying:
         def run(self, queue) -> None:
             for _ in range(3):
@@ -245,7 +249,7 @@ size = [
 """
 
 
-def test_time_and_memory_are_of_each_run_alone(tmp_path: Path, capsys) -> None:
+def test_time_and_memory_are_measured_per_run(tmp_path: Path, capsys) -> None:
     file = tmp_path / "growth.toml"
     file.write_text(MEASURE)
     assert main(["sweep", str(file), "--jobs", "2"]) == 2
@@ -254,7 +258,7 @@ def test_time_and_memory_are_of_each_run_alone(tmp_path: Path, capsys) -> None:
     results = pd.read_parquet(tmp_path / "out" / "results.parquet").set_index("federation.num_clients")
     added = (results["peak_memory_bytes"] - results["start_memory_bytes"]) / 2**20
     assert added[3000] > 3000 * 30 * 8 * 2 / 2**20
-    assert added[20] < added[10] + 5, "a large run before it leaves no trace in a small one's"
+    assert added[20] < added[10] + 5, "a large run does not change the memory of the next one"
     assert (results["start_memory_bytes"] > 10 * 2**20).all()
     assert results["start_memory_bytes"].max() < results["start_memory_bytes"].min() + 20 * 2**20
     assert (results["decision_s"] > 0).all()
