@@ -1,6 +1,6 @@
-"""The same policies and codecs in a Flower federation. Needs the extra `flower`.
+"""The policies and codecs in a Flower federation. Needs the extra `flower`.
 
-Names load on first use: in a deployment a client's process lives for one message, and need not load the server's part.
+Names load on first use: in a deployment each message starts a client process, which does not need the server's modules.
 """
 
 from importlib import import_module

@@ -19,7 +19,8 @@ RAW = 0
 class Upload:
     """A payload with its size on the air, what the client reports beside it, and what its next one would cost.
 
-    Where nothing is quantized, `payload` is the model itself and there is no forecast.
+    Where nothing is quantized, `payload` is the model itself and there is no forecast. A server that has decoded a
+    payload to check it may hold the decoded vector instead.
     """
 
     payload: bytes | Flat

@@ -14,7 +14,7 @@ from qccf.core.files import alone_in
 from qccf.flower import FederationError
 from qccf.policies.qccf import Qccf
 from qccf.runtimes.flower import roster
-from qccf.runtimes.flower.apps import clients_before
+from qccf.runtimes.flower.apps import saved_num_clients
 from qccf.runtimes.flower.roster import AbsentError
 from tests.helpers.loop_grid import LoopGrid
 from tests.helpers.own_federation import ROUNDS, answering, federation, first_arrays, is_training
@@ -97,7 +97,7 @@ def test_it_gives_up_when_nothing_comes_back(kind) -> None:
     strategy, grid = federation(lambda _, reply: None if is_training(reply) else reply, patience=2)
     grid.__class__ = kind
     strategy.join_timeout_s = 20.0
-    with pytest.raises(FederationError, match="no client sent anything usable in 2 rounds"):
+    with pytest.raises(FederationError, match="no client sent a usable upload in 2 rounds"):
         strategy.start(grid, first_arrays(), num_rounds=9, timeout=0.3)
     assert len(strategy.ledger) == 2
 
@@ -131,8 +131,8 @@ def test_it_says_who_did_not_come(caplog: pytest.LogCaptureFixture) -> None:
     grid.numbers = {node: number for node, number in grid.numbers.items() if number != 3} | {5: 1, 6: 99}
     with caplog.at_level(logging.WARNING, logger="flwr"), pytest.raises(AbsentError, match=r"4 of 5 .* missing: 3"):
         strategy.start(grid, first_arrays(), num_rounds=1, timeout=0.3)
-    assert "it says that it is client 1, but that is node" in caplog.text
-    assert "it says that it is client 99, and there are 5" in caplog.text
+    assert "it states client number 1, which node" in caplog.text
+    assert "it states client number 99, and the 5 clients are numbered from 0" in caplog.text
 
 
 def test_a_server_that_is_started_again_goes_on(tmp_path) -> None:
@@ -181,7 +181,7 @@ def test_a_folder_of_another_run_is_left_alone(tmp_path) -> None:
 
 def test_a_run_that_goes_on_has_as_many_clients_as_before(tmp_path) -> None:
     """However many nodes are back by then."""
-    assert clients_before(None) == clients_before(tmp_path) == 0
+    assert saved_num_clients(None) == saved_num_clients(tmp_path) == 0
     strategy, grid = federation(out=tmp_path)
     strategy.start(grid, first_arrays(), num_rounds=1, timeout=5)
-    assert clients_before(tmp_path) == 5
+    assert saved_num_clients(tmp_path) == 5

@@ -8,7 +8,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MessageType, MetricRecord, RecordDict
 
 from qccf.flower import FederationError
-from qccf.runtimes.flower.messages import MOST, PAYLOAD_STYPE, REPORT, UPLOAD
+from qccf.runtimes.flower.messages import MOST, PAYLOAD_STYPE, REPLY, UPLOAD
 from tests.helpers.loop_grid import LoopGrid
 from tests.helpers.own_federation import ROUNDS, answering, federation, first_arrays, is_training
 
@@ -16,7 +16,7 @@ from tests.helpers.own_federation import ROUNDS, answering, federation, first_ar
 def _with_report(**changes):
     def meddle(client, reply):
         if client == 1 and is_training(reply):
-            reply.content[REPORT] = MetricRecord({**reply.content[REPORT], **changes})
+            reply.content[REPLY] = MetricRecord({**reply.content[REPLY], **changes})
         return reply
 
     return meddle
@@ -56,7 +56,7 @@ BAD_REPLIES = {
     "corrupt": (_with_payload(flip), "checksum"),
     "cut short": (_with_payload(lambda data: data[:-1]), "payload"),
     "empty": (_with_payload(lambda _: b""), "less than its header"),
-    "too large": (_with_payload(lambda data: data + bytes(200_000)), "bytes, and 70,736 are allowed"),
+    "too large": (_with_payload(lambda data: data + bytes(200_000)), "bytes, and at most 70,736 are allowed"),
     "another type": (_with_payload(lambda data: data, stype="numpy.ndarray"), "of type 'numpy.ndarray'"),
     "another round": (_with_report(round=7), "it is for round 7"),
     "another client": (_with_report(client=3), "it is for client 3"),
@@ -68,7 +68,7 @@ BAD_REPLIES = {
     "no sample": (_with_report(**{"num-examples": 0}), "num-examples = 0"),
     "forecast": (_with_report(**{"forecast-bits": [1.0, 2.0]}), "forecast-bits must be 32"),
     "endless forecast": (_with_report(**{"forecast-bits": [float("inf")] * 32}), "forecast-bits must be 32"),
-    "no report": (_without(REPORT), "is the mod `quantize`"),
+    "no report": (_without(REPLY), "is the mod `quantize`"),
     "no payload": (_without(UPLOAD), "has no payload"),
     "error": (_error, "MemoryError: none left"),
 }
@@ -95,7 +95,7 @@ def test_a_bad_reply_is_rejected_and_never_aggregated(name: str, caplog: pytest.
 
 def test_raw_weights_are_checked_as_well(caplog: pytest.LogCaptureFixture) -> None:
     nan = np.full(650, np.nan, dtype="<f4").tobytes()
-    for change, reason in ((lambda _: nan, "not all finite"), (lambda data: data[:-4], "raw weights have 2,600")):
+    for change, reason in ((lambda _: nan, "not finite"), (lambda data: data[:-4], "raw weights have 2,600")):
         strategy, grid = federation(_with_payload(change), "policy.name=no-quantization")
         with caplog.at_level(logging.WARNING, logger="flwr"):
             strategy.start(grid, first_arrays(), num_rounds=1, timeout=0.3)
@@ -115,7 +115,7 @@ def test_replies_nobody_asked_for_and_second_replies_are_rejected(caplog: pytest
         strategy.aggregate_train(1, [thief, *replies, replies[0], stranger])
     assert "has replied already" in caplog.text
     assert f"node {idle} (client unknown) is rejected: it answers no message of this round." in caplog.text
-    assert f"node {replies[1].metadata.src_node_id} was asked." in caplog.text
+    assert f"the message went to node {replies[1].metadata.src_node_id}." in caplog.text
     assert strategy.ledger.last["arrived"] == 3
 
 
@@ -166,5 +166,5 @@ def test_a_client_that_cannot_be_measured_stops_the_run() -> None:
 
 def _zero_examples(reply):
     if reply.metadata.group_id.startswith("probe"):
-        reply.content[REPORT] = MetricRecord({**reply.content[REPORT], "num-examples": 0})
+        reply.content[REPLY] = MetricRecord({**reply.content[REPLY], "num-examples": 0})
     return reply

@@ -1,23 +1,28 @@
 """The strategy, the mod and the meter with clients that do what they should."""
 
 import json
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 import torch
-from flwr.app import Array, ArrayRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Message, MessageType, MetricRecord, RecordDict
+from flwr.superlink.grid import http_grid
 from torch.nn import functional
 
 from qccf.core.streams import stream
 from qccf.flower import MeasuredRates, Meter
 from qccf.learning.training import FlatModel, local_update
+from qccf.quantization.entropy import EntropyCodec
 from qccf.quantization.registry import build_codec
 from qccf.rounds.world import build_world
+from qccf.runtimes.flower import apps
+from qccf.runtimes.flower import strategy as strategy_module
 from qccf.runtimes.flower.layout import Layout, LayoutError
-from qccf.runtimes.flower.messages import UPLOAD
+from qccf.runtimes.flower.messages import UPLOAD, Instruction
 from tests.helpers.loop_grid import LoopGrid
 from tests.helpers.own_federation import ROUNDS, federation, first_arrays, is_training, own_app
-from tests.helpers.tiny import Tiny, tiny_dataset, tiny_scenario
+from tests.helpers.tiny import SETTINGS, Tiny, tiny_dataset, tiny_scenario
 
 
 def test_a_users_own_app_trains() -> None:
@@ -83,12 +88,12 @@ def test_measured_rates_follow_the_uploads() -> None:
     rates = MeasuredRates(cell)
     assert rates.rates_bps(3).shape == (5, 5)
     np.testing.assert_allclose(rates.rates_bps(0)[1], cell.round_rates_bps(0)[1].mean())
-    rates.heard(1, 1000.0, 2.0)
-    rates.heard(2, 1000.0, -3.0)
+    rates.record_upload(1, 1000.0, 2.0)
+    rates.record_upload(2, 1000.0, -3.0)
     np.testing.assert_allclose(rates.rates_bps(1)[1], 500.0)
     np.testing.assert_allclose(rates.rates_bps(1)[2], cell.round_rates_bps(0)[2].mean())
     rates.rates_bps(1)
-    rates.heard(1, 1000.0, 1.0)
+    rates.record_upload(1, 1000.0, 1.0)
     # 0.3 of an upload at 1000 bit/s and 0.7 at 500: a bit takes 0.3 ms + 1.4 ms
     np.testing.assert_allclose(rates.rates_bps(2)[1], 1000.0 / 1.7)
     again = MeasuredRates(cell)
@@ -97,9 +102,9 @@ def test_measured_rates_follow_the_uploads() -> None:
     first = cell.round_rates_bps(0)[1].mean()
     # three rounds without an upload: 0.95³ of what was measured, and the rest of what was assumed at first
     np.testing.assert_allclose(rates.rates_bps(5)[1], 1.0 / (0.95**3 * 1.7e-3 + (1.0 - 0.95**3) / first))
-    rates.heard(1, 4000.0, 0.1)
+    rates.record_upload(1, 4000.0, 0.1)
     np.testing.assert_allclose(rates.rates_bps(6)[1], 8000.0, err_msg="too short to time: at least so fast")
-    rates.heard(1, 1000.0, float("inf"))
+    rates.record_upload(1, 1000.0, float("inf"))
     np.testing.assert_allclose(rates.rates_bps(6)[1], 8000.0)
 
 
@@ -108,9 +113,9 @@ def test_throttled_uploads_take_as_long_as_the_model_says() -> None:
     seen = []
 
     class Recorder(MeasuredRates):
-        def heard(self, client, num_bits, seconds):
+        def record_upload(self, client, num_bits, seconds):
             seen.append((num_bits, seconds))
-            super().heard(client, num_bits, seconds)
+            super().record_upload(client, num_bits, seconds)
 
     slow = ["radio.bandwidth_hz=1000", "radio.gain_db=-25", "radio.num_channels=1", "device.deadline_s=2"]
     settings = [*slow, "policy.name=channel-allocate"]
@@ -123,6 +128,69 @@ def test_throttled_uploads_take_as_long_as_the_model_says() -> None:
     assert (modelled_s > 0.5).all()
     np.testing.assert_allclose([seconds for _, seconds in seen], modelled_s, rtol=0.1)
     np.testing.assert_array_equal([num_bits for num_bits, _ in seen], clients["payload_bits"][on])
+
+
+def test_flower_is_left_as_it_was() -> None:
+    """Flower's private function is replaced only while a strategy with measured rates runs."""
+    before = http_grid.pull_objects
+    during = []
+
+    def meddle(_, reply):
+        during.append(http_grid.pull_objects is not before)
+        if fails and is_training(reply):
+            raise RuntimeError("the network is down")
+        return reply
+
+    for rates, fails in (("simulated", False), ("measured", False), ("measured", True)):
+        during.clear()
+        strategy, grid = federation(meddle, rates=rates)
+        with pytest.raises(RuntimeError, match="is down") if fails else nullcontext():
+            strategy.start(grid, first_arrays(), num_rounds=1, timeout=5)
+        assert during[-1] == (rates == "measured")
+        assert http_grid.pull_objects is before
+
+
+class CountingCodec(EntropyCodec):
+    """Counts how often it decodes."""
+
+    decoded = 0
+
+    def __init__(self, num_parameters, layer_sizes):
+        super().__init__(num_parameters, layer_sizes, codec_id=99, relative=True)
+
+    def _opened(self, payload, num_bits):
+        CountingCodec.decoded += 1
+        return super()._opened(payload, num_bits)
+
+
+def test_an_upload_is_decoded_once_unless_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for one decoded vector, the other four are decoded again, and the model is the same bit for bit."""
+    counts, models = [], []
+    for room in (5, 1):
+        monkeypatch.setattr(strategy_module, "DECODED_BYTES", 4 * 650 * room)
+        CountingCodec.decoded = 0
+        settings = "codec.name=tests.runtimes.flower.test_strategy:CountingCodec"
+        strategy, grid = federation(lambda _, reply: reply, settings)
+        strategy.start(grid, first_arrays(), num_rounds=1, timeout=5)
+        assert strategy.ledger.last["arrived"] == 5
+        counts.append(CountingCodec.decoded)
+        models.append(strategy.weights)
+    assert counts == [5, 5 + 4]
+    np.testing.assert_array_equal(*models)
+
+
+def test_an_instruction_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the ready app, too: the mod's part hands it on to the training."""
+    parsed = []
+    read = Instruction.read
+    monkeypatch.setattr(Instruction, "read", lambda message: parsed.append(message) or read(message))
+    monkeypatch.setattr(apps, "config_dataset", lambda *_: tiny_dataset())
+    apps._cached_clients.cache_clear()
+    config = {"scenario": "femnist", "set": " ".join([*SETTINGS, "federation.rounds=1"]), "num-clients": 5}
+    grid = LoopGrid(apps.client_app(), range(5), config)
+    apps.server_app()(grid, Context(1, 0, {}, RecordDict(), config))
+    apps._cached_clients.cache_clear()
+    assert len(parsed) == len(grid.sent) > 10
 
 
 def test_a_slow_hello_is_not_taken_off_the_time_of_uploads() -> None:

@@ -5,18 +5,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from qccf.core.errors import ConfigError
 from qccf.learning.datasets import Dataset, data_folder, load_dataset
+from qccf.learning.results import Flat, LocalResult
 from qccf.rounds.world import draw_dataset_sizes
 from qccf.runtimes.clients import Clients
 from qccf.runtimes.flower.exchange import POLL_S
 from qccf.runtimes.flower.layout import Layout
-from qccf.runtimes.flower.messages import ARRAYS, CONFIG, METRICS, Instruction
-from qccf.runtimes.flower.mod import quantize
+from qccf.runtimes.flower.messages import CONFIG, Instruction
+from qccf.runtimes.flower.mod import reply_to
 from qccf.runtimes.flower.roster import AbsentError
 from qccf.runtimes.flower.strategy import SOURCES, QccfStrategy
 from qccf.runtimes.simulator import described
@@ -33,25 +34,25 @@ RUN_CONFIG: dict[str, Any] = {
     "round-timeout": 600.0,
     "join-timeout": 300.0,
 }
-"""What a run config may hold, and what stands where it does not.
+"""The keys of a run config and their defaults.
 
-`set` is a list of settings like those of `qccf run --set`, separated by blanks. 0 clients stands for as many as there
-are nodes when the run begins.
+`set` is a list of settings as in `qccf run --set`, separated by blanks. 0 clients: one client per node that is
+online when the run begins.
 """
 
 SETTLED_S = 3.0
-"""When no node came for so long, all are taken to be there."""
+"""The number of nodes is final when it has not changed for this time."""
 
 
 def server_app() -> ServerApp:
-    """Trains the scenario of the run config and leaves the folder of a run."""
+    """Trains the scenario of the run config and writes a run folder."""
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         config = read_config(context)
         out = Path(config["out"]) if config["out"] else None
-        num_clients = config["num-clients"] or clients_before(out)
+        num_clients = config["num-clients"] or saved_num_clients(out)
         num_clients = num_clients or count_nodes(grid, timeout_s=config["join-timeout"])
         scenario = config_scenario(config, num_clients)
         dataset = config_dataset(scenario.data.dataset, config["data-dir"])
@@ -85,37 +86,30 @@ def server_app() -> ServerApp:
 
 
 def client_app() -> ClientApp:
-    """One client of the scenario in the run config; its number is the node's partition-id."""
+    """One client of the scenario in the run config; the node's partition-id is its number."""
     app = ClientApp()
 
-    @app.train(mods=[quantize])
-    def train(message: Message, context: Context) -> Message:
-        config = read_config(context)
-        num_clients = message.content.config_records[CONFIG]["num-clients"]
-        clients = _cached_clients(config["scenario"], config["set"], config["data-dir"], num_clients)
-        told = Instruction.read(message)
-        layout = clients_layout(clients)
-        weights = layout.flatten(message.content.array_records[ARRAYS])
-        if told.act == "probe":
-            result = clients.probe(weights, lambda _, result: result, [told.client])[told.client]
-        else:
-            result = clients.train([told.client], weights, told.round_index, lambda _, result: result)[told.client]
-        metrics = MetricRecord(
-            {
-                "num-examples": len(clients.shares[told.client]),
-                "loss": result.report.loss,
-                "gradient-norm-sq": result.report.gradient_norm_sq,
-                "gradient-variance": result.report.gradient_variance,
-                "weight-range": result.report.weight_range,
-            }
-        )
-        return Message(RecordDict({ARRAYS: layout.unflatten(result.weights), METRICS: metrics}), reply_to=message)
+    @app.train()
+    def reply(message: Message, context: Context) -> Message:
+        def train(instruction: Instruction, layout: Layout, weights: Flat) -> tuple[LocalResult, int]:
+            config = read_config(context)
+            num_clients = message.content.config_records[CONFIG]["num-clients"]
+            clients = _cached_clients(config["scenario"], config["set"], config["data-dir"], num_clients)
+            clients_layout(clients).require(layout)
+            client = instruction.client
+            if instruction.act == "probe":
+                results = clients.probe(weights, lambda _, result: result, [client])
+            else:
+                results = clients.train([client], weights, instruction.round_index, lambda _, result: result)
+            return results[client], len(clients.shares[client])
+
+        return reply_to(message, context, train)
 
     return app
 
 
 def read_config(context: Context) -> dict[str, Any]:
-    """The run config with its defaults; a value of the wrong kind is refused."""
+    """The run config with defaults; refuses a value of the wrong type."""
     config = {name: context.run_config.get(name, default) for name, default in RUN_CONFIG.items()}
     for name, default in RUN_CONFIG.items():
         kind = int | float if isinstance(default, float) else type(default)
@@ -127,19 +121,19 @@ def read_config(context: Context) -> dict[str, Any]:
 
 
 def config_scenario(config: dict[str, Any], num_clients: int, *settings: str) -> Scenario:
-    """The scenario that a run config names, with that many clients."""
+    """The scenario that a run config names, with this number of clients."""
     chosen = [*config["set"].split(), f"federation.num_clients={num_clients}", *settings]
     return load_scenario(config["scenario"], chosen)
 
 
-def clients_before(out: Path | None) -> int:
-    """The number of clients of the run that goes on in this folder, 0 if there is none: nodes may be missing now."""
+def saved_num_clients(out: Path | None) -> int:
+    """The number of clients of the run to resume in this folder, or 0. Some of its nodes may be offline now."""
     before = out / "scenario.toml" if out is not None else None
     return load_scenario(before).federation.num_clients if before is not None and before.exists() else 0
 
 
 def count_nodes(grid: Grid, *, timeout_s: float) -> int:
-    """How many nodes there are, once no more come."""
+    """The number of nodes, once it no longer changes."""
     count, since, start = 0, time.monotonic(), time.monotonic()
     while True:
         found, now = len(list(grid.get_node_ids())), time.monotonic()
@@ -164,7 +158,7 @@ def _clients(scenario: Scenario, dataset: Dataset) -> Clients:
 
 @lru_cache(maxsize=2)
 def _cached_clients(scenario: str, settings: str, data_dir: str, num_clients: int) -> Clients:
-    """Loading the data takes longer than a round: where a process lives on, it does so once."""
+    """Loading the data takes longer than a round. A process that serves several messages loads them once."""
     alone = config_scenario({"scenario": scenario, "set": settings}, num_clients, "execution.workers=1")
     return _clients(alone, config_dataset(alone.data.dataset, data_dir))
 

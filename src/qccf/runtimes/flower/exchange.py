@@ -1,8 +1,9 @@
-"""Messages out, replies in, with the time at which each reply was seen."""
+"""Sends messages and collects replies, with the time at which each reply arrived."""
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from logging import WARNING
@@ -13,20 +14,23 @@ from flwr.serverapp import Grid
 from flwr.supercore import log
 
 POLL_S = 0.1
-"""Between two looks for replies. Flower's own loop looks every three seconds, too seldom to time an upload."""
+"""Polling interval. Flower's own loop polls every three seconds, too rarely to measure the time of an upload."""
 
 LONGEST_POLL_S = 2.0
-LOOKS_PER_S = 10.0
-"""Of all threads together, as far as the longest pause allows: a look is a request to the SuperLink."""
+POLLS_PER_S = 10.0
+"""Limit for all threads together, unless LONGEST_POLL_S requires more: each poll is a request to the SuperLink."""
 
 THREADS = 64
-FIRST_LOOK_S = 1.0
+FIRST_POLL_S = 1.0
+"""The longest time that `Pulls.add` waits for the first poll of each message."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply, the node that was asked, and the seconds from its making (by the client's clock) to its being seen (by
-    ours). Where a node does not answer, the SuperLink replies with an error in its own name."""
+    """A reply, the node that the message went to, and the seconds from creation (client's clock) to arrival (ours).
+
+    For a node that is offline the SuperLink replies with an error.
+    """
 
     message: Message
     node: int
@@ -34,10 +38,10 @@ class Reply:
 
 
 class Pulls:
-    """Looks for replies in the background, for each by itself.
+    """Polls for replies in background threads, with one request per reply.
 
-    A pull claims a reply when it begins to arrive, and returns when it is there. One that stops halfway or cannot be
-    read would take with it all that were pulled by the same call, and hold up the round.
+    A pull claims a reply when its upload begins and returns when it is complete. In a common request, one upload that
+    stops halfway or cannot be read would block or lose all others.
     """
 
     def __init__(self, grid: Grid) -> None:
@@ -46,47 +50,47 @@ class Pulls:
         self._closed = threading.Event()
 
     def add(self, asked: dict[str, int]) -> None:
-        """Look for the replies to these messages (id → node) as well; each has been looked for once on return."""
-        pause_s = min(LONGEST_POLL_S, max(POLL_S, len(asked) / LOOKS_PER_S))
-        end = time.monotonic() + FIRST_LOOK_S
-        looked = []
+        """Poll for the replies to these messages (id to node) too. Each is polled once before this returns."""
+        pause_s = min(LONGEST_POLL_S, max(POLL_S, len(asked) / POLLS_PER_S))
+        end = time.monotonic() + FIRST_POLL_S
+        polled = []
         for some in _shares(asked):
-            looked.append(threading.Event())
-            threading.Thread(target=self._look, args=(dict(some), pause_s, looked[-1]), daemon=True).start()
-        for event in looked:
+            polled.append(threading.Event())
+            threading.Thread(target=self._poll, args=(dict(some), pause_s, polled[-1]), daemon=True).start()
+        for event in polled:
             event.wait(max(0.0, end - time.monotonic()))
 
     def take(self, timeout_s: float = 0.0) -> Reply | None:
-        """A reply that has come, or that comes in time."""
+        """A reply that has arrived, or that arrives in time."""
         try:
             return self._found.get(timeout=timeout_s) if timeout_s > 0.0 else self._found.get_nowait()
         except Empty:
             return None
 
     def close(self) -> None:
-        """Look no longer; what comes from now on is nobody's."""
+        """Stop polling; discard later replies."""
         self._closed.set()
 
-    def _look(self, asked: dict[str, int], pause_s: float, looked: threading.Event) -> None:
-        complained: set[str] = set()
+    def _poll(self, asked: dict[str, int], pause_s: float, polled: threading.Event) -> None:
+        warned: set[str] = set()
         while asked and not self._closed.is_set():
             for identity, node in list(asked.items()):
                 try:
                     messages = list(self._grid.pull_messages([identity]))
-                except Exception as error:  # whatever the bytes of another machine lead to
-                    if identity not in complained and not self._closed.is_set():
+                except Exception as error:  # bytes from another machine may cause any error
+                    if identity not in warned and not self._closed.is_set():
                         log(WARNING, "a reply of node %s cannot be read: %s: %s", node, type(error).__name__, error)
-                    complained.add(identity)
+                    warned.add(identity)
                     continue
                 for message in messages[:1]:
                     del asked[identity]
                     self._found.put(Reply(message, node, time.time() - message.metadata.created_at))
-            looked.set()
+            polled.set()
             self._closed.wait(pause_s)
 
 
 def exchange(grid: Grid, messages: Sequence[Message], *, timeout_s: float) -> list[Reply]:
-    """Send, and take what comes back in time."""
+    """Send the messages and return the replies that arrive in time."""
     asked = push(grid, messages)
     replies: list[Reply] = []
     end = time.monotonic() + timeout_s
@@ -99,7 +103,7 @@ def exchange(grid: Grid, messages: Sequence[Message], *, timeout_s: float) -> li
 
 
 def push(grid: Grid, messages: Sequence[Message]) -> dict[str, int]:
-    """Send; which node was asked under which message id, where a message could be sent."""
+    """Send the messages; returns message id to node for those that could be sent."""
     sent = set(grid.push_messages(messages)) if messages else set()
     return {
         message.metadata.message_id: message.metadata.dst_node_id
@@ -108,17 +112,23 @@ def push(grid: Grid, messages: Sequence[Message]) -> dict[str, int]:
     }
 
 
-def look_for_objects_often() -> None:
-    """Have Flower see promptly when an upload has arrived: it would look after 1, 3, 7, 15, 25 … seconds."""
-    from flwr.supercore.inflatable.inflatable_utils import pull_objects
+@contextmanager
+def prompt_object_pulls() -> Iterator[None]:
+    """Let Flower check every 0.1 s whether an upload is complete; by default it checks after 1, 3, 7, 15, 25 … s.
+
+    Flower has no setting for this interval, so one of its private functions is replaced inside the context.
+    """
     from flwr.superlink.grid import http_grid
 
-    http_grid.pull_objects = partial(
-        pull_objects, initial_backoff=POLL_S, backoff_cap=POLL_S, max_tries_per_object=None
-    )
+    default = http_grid.pull_objects
+    http_grid.pull_objects = partial(default, initial_backoff=POLL_S, backoff_cap=POLL_S, max_tries_per_object=None)
+    try:
+        yield
+    finally:
+        http_grid.pull_objects = default
 
 
 def _shares(asked: dict[str, int]) -> list[list[tuple[str, int]]]:
-    """The messages of each thread: one, as long as there are threads enough."""
+    """The messages of each thread: one per thread as long as there are enough threads."""
     items, count = list(asked.items()), min(len(asked), THREADS)
     return [items[k::count] for k in range(count)]

@@ -1,4 +1,4 @@
-"""Between Flower's named arrays and the one flat vector that a codec codes."""
+"""Converts between Flower's named arrays and the flat vector that a codec encodes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from qccf.learning.results import Flat
 
 
 class LayoutError(QccfError):
-    """Arrays that are not the model that was agreed on."""
+    """Arrays that do not fit the model or cannot be quantized."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Layout:
 
     @classmethod
     def of(cls, arrays: Mapping[str, Array]) -> "Layout":
-        """The layout of these arrays; only what can be quantized is allowed among them."""
+        """The layout of these arrays, which must all be float32."""
         for name, array in arrays.items():
             if array.dtype != "float32":
                 raise LayoutError(
@@ -42,10 +42,16 @@ class Layout:
 
     def flatten(self, arrays: Mapping[str, Array]) -> Flat:
         """The arrays as one vector; they must have this layout."""
-        found = Layout.of(arrays)
-        if found != self:
-            raise LayoutError(f"the arrays are {_told(found)}, and the model has {_told(self)}.")
+        self.require(Layout.of(arrays))
         return np.concatenate([arrays[name].numpy().ravel() for name in self.names])
+
+    def require(self, found: "Layout") -> None:
+        """Refuse arrays of another layout."""
+        if found != self:
+            raise LayoutError(f"the arrays are {found}, and the model has {self}.")
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}{list(shape)}" for name, shape in zip(self.names, self.shapes, strict=True))
 
     def unflatten(self, weights: Flat) -> ArrayRecord:
         """The vector as named arrays."""
@@ -56,7 +62,3 @@ class Layout:
                 for name, shape, piece in zip(self.names, self.shapes, pieces, strict=True)
             }
         )
-
-
-def _told(layout: Layout) -> str:
-    return ", ".join(f"{name}{list(shape)}" for name, shape in zip(layout.names, layout.shapes, strict=True))

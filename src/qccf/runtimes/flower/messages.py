@@ -1,19 +1,19 @@
-"""What passes between the strategy and the mod: instructions one way, uploads the other.
+"""Messages between the strategy and the mod: instructions to the clients, uploads to the server.
 
-A reply comes from somebody else's machine. Everything in it is checked before it is used, and what is wrong with it is
-said in one sentence.
+A reply comes from another machine. Every value in it is checked before it is used; a ReplyError states the problem in
+one sentence.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
-from qccf.core.contracts import MAX_NUM_BITS
+from qccf.core.contracts import MAX_NUM_BITS, FloatArray
 from qccf.core.errors import QccfError
-from qccf.learning.results import Report
+from qccf.learning.results import Flat, Report
 from qccf.quantization.costs import raw_payload_bits
 from qccf.quantization.protocol import Codec, Forecast
 from qccf.quantization.wire import PayloadError
@@ -21,36 +21,36 @@ from qccf.rounds.uplink import RAW, Upload
 
 INSTRUCTION = "qccf.instruction"
 UPLOAD = "qccf.upload"
-REPORT = "qccf.report"
+REPLY = "qccf.reply"
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"
-"""Where Flower's own strategies and apps look."""
+"""The names of records that Flower's own strategies and apps use."""
 
 PAYLOAD_STYPE = "qccf/1"
-"""Tells that the bytes of an Array are a payload and not an array."""
+"""Marks an Array whose bytes are a payload and not an array."""
 
 SPARE_BYTES = 65536
-"""What an upload may have beyond twice the model's 32-bit weights: no codec needs more."""
+"""The limit of an upload is twice the size of the model's 32-bit weights plus this; no codec needs more."""
 
 MOST = float(np.finfo(np.float32).max)
-"""No statistic of a float32 model is larger, and what is computed from some of this size is still finite."""
+"""The largest statistic of a float32 model; values computed from several of this size are still finite."""
 
 Act = Literal["hello", "probe", "train"]
 
 
 class InstructionError(QccfError):
-    """A message that tells a client nothing it can do."""
+    """A message without an instruction that this client understands."""
 
 
 class ReplyError(QccfError):
-    """A reply that cannot be used, with the reason."""
+    """A reply cannot be used."""
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """What one client is told.
+    """What the server asks one client to do.
 
-    "hello": say who you are. "probe": measure at this model, send no payload. "train": train and upload. `rate_bps` 0
-    lets it upload as fast as it can.
+    "hello": reply with the client's number. "probe": measure at this model and send no payload. "train": train and
+    upload, with no limit of the rate where `rate_bps` is 0.
     """
 
     act: Act
@@ -58,39 +58,37 @@ class Instruction:
     client: int = -1
     num_bits: int = RAW
     codec: str = ""
-    codec_options: str = "{}"
+    codec_options: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     rate_bps: float = 0.0
 
     def record(self) -> ConfigRecord:
-        return ConfigRecord(asdict(self))
+        """The instruction as Flower sends it; a ConfigRecord holds no dictionaries."""
+        return ConfigRecord({**vars(self), "codec_options": json.dumps(self.codec_options)})
 
     @classmethod
     def read(cls, message: Message) -> "Instruction":
-        """The instruction in a message."""
+        """The instruction in a message, or InstructionError."""
         record = message.content.config_records.get(INSTRUCTION)
         if record is None:
             raise InstructionError("the message has no instruction of qccf: is the server's strategy QccfStrategy?")
         try:
-            told = cls(**dict(record))
-            options = json.loads(told.codec_options)
-        except (TypeError, ValueError):
+            fields = dict(record)
+            instruction = cls(**{**fields, "codec_options": json.loads(fields["codec_options"])})
+        except (KeyError, TypeError, ValueError):
             raise InstructionError("the instruction cannot be read: do server and client have the same qccf?") from None
-        if told.act not in get_args(Act) or not 0 <= told.num_bits <= MAX_NUM_BITS or not isinstance(options, dict):
-            raise InstructionError(f"the instruction is not one that this version knows: {told}.")
-        return told
-
-    def options(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.codec_options)
-        return found
+        known = instruction.act in get_args(Act) and isinstance(instruction.codec_options, dict)
+        if not known or not 0 <= instruction.num_bits <= MAX_NUM_BITS:
+            raise InstructionError(f"this version of qccf does not know this instruction: {instruction}.")
+        return instruction
 
 
-def upload_content(told: Instruction, upload: Upload, num_examples: int) -> RecordDict:
-    """A client's reply to "probe" (with an empty payload) or "train"."""
+def upload_content(instruction: Instruction, upload: Upload, num_examples: int) -> RecordDict:
+    """A client's reply to "probe" (without a payload) or "train"."""
     report = upload.report
     metrics: dict[str, Any] = {
-        "round": told.round_index,
-        "client": told.client,
+        "round": instruction.round_index,
+        "client": instruction.client,
         "num-examples": num_examples,
         "gradient-norm-sq": report.gradient_norm_sq,
         "gradient-variance": report.gradient_variance,
@@ -101,8 +99,8 @@ def upload_content(told: Instruction, upload: Upload, num_examples: int) -> Reco
         metrics["error-scale"] = upload.forecast.error_scale
         if upload.forecast.bits is not None:
             metrics["forecast-bits"] = upload.forecast.bits.tolist()
-    content = RecordDict({REPORT: MetricRecord(metrics)})
-    if told.act == "train":
+    content = RecordDict({REPLY: MetricRecord(metrics)})
+    if instruction.act == "train":
         data = upload.payload if isinstance(upload.payload, bytes) else upload.payload.astype("<f4").tobytes()
         array = Array(dtype="uint8", shape=(len(data),), stype=PAYLOAD_STYPE, data=data)
         content[UPLOAD] = ArrayRecord({"payload": array})
@@ -110,46 +108,56 @@ def upload_content(told: Instruction, upload: Upload, num_examples: int) -> Reco
 
 
 def read_hello(reply: Message, num_clients: int) -> int:
-    """Which client a node says that it is, or ReplyError."""
-    client = _report(reply).get("client")
+    """The client number that a node states, or ReplyError."""
+    client = _metrics(reply).get("client")
     if not isinstance(client, int) or not 0 <= client < num_clients:
-        raise ReplyError(f"it says that it is client {client}, and there are {num_clients}.")
+        raise ReplyError(f"it states client number {client}, and the {num_clients} clients are numbered from 0.")
     return client
 
 
-def read_reply(reply: Message, told: Instruction, codec: Codec, num_parameters: int) -> tuple[Upload, int]:
-    """The upload and the number of samples in a reply to that instruction, or ReplyError."""
-    record = _report(reply)
-    for name, wanted in (("round", told.round_index), ("client", told.client)):
-        if record.get(name) != wanted:
-            raise ReplyError(f"it is for {name} {record.get(name)}, and {name} {wanted} was asked.")
+def read_reply(
+    reply: Message, instruction: Instruction, codec: Codec, num_parameters: int, *, keep_decoded: bool = True
+) -> tuple[Upload, int]:
+    """The upload and the number of samples in a reply to that instruction, or ReplyError.
+
+    A payload is decoded to check it. The upload then holds the decoded vector, or the payload where `keep_decoded` is
+    false.
+    """
+    metrics = _metrics(reply)
+    for name, wanted in (("round", instruction.round_index), ("client", instruction.client)):
+        if metrics.get(name) != wanted:
+            raise ReplyError(f"it is for {name} {metrics.get(name)}, and the instruction was for {name} {wanted}.")
     report = Report(
-        gradient_norm_sq=_number(record, "gradient-norm-sq"),
-        gradient_variance=_number(record, "gradient-variance"),
-        weight_range=_number(record, "weight-range"),
-        loss=_number(record, "loss", low=-MOST),
+        gradient_norm_sq=_number(metrics, "gradient-norm-sq"),
+        gradient_variance=_number(metrics, "gradient-variance"),
+        weight_range=_number(metrics, "weight-range"),
+        loss=_number(metrics, "loss", low=-MOST),
     )
-    num_examples = record.get("num-examples")
+    num_examples = metrics.get("num-examples")
     if not isinstance(num_examples, int) or not 1 <= num_examples < 2**53:
         raise ReplyError(f"num-examples = {num_examples}, and a client has at least one sample.")
-    if told.num_bits == RAW and told.act == "train":
-        forecast = None
-    else:
-        sizes = None if codec.affine else _sizes(record, 8.0 * _most_bytes(num_parameters))
-        forecast = Forecast(_number(record, "error-scale"), sizes)
-    payload = _payload(reply, told, codec, num_parameters) if told.act == "train" else b""
-    if not isinstance(payload, bytes):
-        return Upload(payload, raw_payload_bits(num_parameters), report, forecast), num_examples
-    size_bits = float(codec.size_bits(payload)) if payload else 0.0
-    return Upload(payload, size_bits, report, forecast), num_examples
+    if instruction.act == "train" and instruction.num_bits == RAW:
+        vector = _raw_weights(_payload(reply, num_parameters), num_parameters)
+        return Upload(vector, raw_payload_bits(num_parameters), report, None), num_examples
+    sizes = None if codec.affine else _forecast_bits(metrics, 8.0 * _most_bytes(num_parameters))
+    forecast = Forecast(_number(metrics, "error-scale"), sizes)
+    if instruction.act == "probe":
+        return Upload(b"", 0.0, report, forecast), num_examples
+    payload = _payload(reply, num_parameters)
+    try:
+        vector = _finite(codec.decode(payload, instruction.num_bits))
+    except PayloadError as error:
+        raise ReplyError(str(error)) from None
+    size_bits = float(codec.size_bits(payload))
+    return Upload(vector if keep_decoded else payload, size_bits, report, forecast), num_examples
 
 
-def _report(reply: Message) -> MetricRecord:
+def _metrics(reply: Message) -> MetricRecord:
     if reply.has_error():
         raise ReplyError(f"the client failed (code {reply.error.code}): {last_line(reply.error.reason)}")
-    record = reply.content.metric_records.get(REPORT)
+    record = reply.content.metric_records.get(REPLY)
     if record is None:
-        raise ReplyError(f"it has no record {REPORT!r}: is the mod `quantize` in the client's app?")
+        raise ReplyError(f"it has no record {REPLY!r}: is the mod `quantize` in the client's app?")
     return record
 
 
@@ -157,42 +165,41 @@ def _most_bytes(num_parameters: int) -> int:
     return 8 * num_parameters + SPARE_BYTES
 
 
-def _payload(reply: Message, told: Instruction, codec: Codec, num_parameters: int) -> Any:
-    """The payload, after it was decoded once to see that it can be; raw weights as a vector."""
+def _payload(reply: Message, num_parameters: int) -> bytes:
     record = reply.content.array_records.get(UPLOAD)
     if record is None or list(record) != ["payload"]:
         raise ReplyError("it has no payload.")
     array = record["payload"]
-    most = _most_bytes(num_parameters)
     if array.stype != PAYLOAD_STYPE:
-        raise ReplyError(f"its payload is of type {array.stype!r}, and {PAYLOAD_STYPE!r} was asked.")
+        raise ReplyError(f"its payload is of type {array.stype!r}, and it must be of type {PAYLOAD_STYPE!r}.")
+    most = _most_bytes(num_parameters)
     if len(array.data) > most:
-        raise ReplyError(f"its payload has {len(array.data):,} bytes, and {most:,} are allowed.")
-    if told.num_bits == RAW:
-        if len(array.data) != 4 * num_parameters:
-            raise ReplyError(f"its payload has {len(array.data):,} bytes, and raw weights have {4 * num_parameters:,}.")
-        weights = np.frombuffer(array.data, dtype="<f4").astype(np.float32)
-        if not np.isfinite(weights).all():
-            raise ReplyError("its weights are not all finite.")
-        return weights
-    try:
-        finite = np.isfinite(codec.decode(array.data, told.num_bits)).all()
-    except PayloadError as error:
-        raise ReplyError(str(error)) from None
-    if not finite:
-        raise ReplyError("its payload decodes to values that are not finite.")
-    return array.data
+        raise ReplyError(f"its payload has {len(array.data):,} bytes, and at most {most:,} are allowed.")
+    data: bytes = array.data
+    return data
 
 
-def _number(record: MetricRecord, name: str, *, low: float = 0.0) -> float:
-    value = record.get(name)
-    if not isinstance(value, int | float) or not low <= value <= MOST:  # NaN is neither
+def _raw_weights(data: bytes, num_parameters: int) -> Flat:
+    if len(data) != 4 * num_parameters:
+        raise ReplyError(f"its payload has {len(data):,} bytes, and raw weights have {4 * num_parameters:,}.")
+    return _finite(np.frombuffer(data, dtype="<f4").astype(np.float32))
+
+
+def _finite(vector: Flat) -> Flat:
+    if not np.isfinite(vector).all():
+        raise ReplyError("its payload has values that are not finite.")
+    return vector
+
+
+def _number(metrics: MetricRecord, name: str, *, low: float = 0.0) -> float:
+    value = metrics.get(name)
+    if not isinstance(value, int | float) or not low <= value <= MOST:  # also refuses NaN
         raise ReplyError(f"{name} = {value}, and it must be a number from {low:g} to {MOST:g}.")
     return float(value)
 
 
-def _sizes(record: MetricRecord, most: float) -> Any:
-    value = record.get("forecast-bits")
+def _forecast_bits(metrics: MetricRecord, most: float) -> FloatArray:
+    value = metrics.get("forecast-bits")
     sizes = np.asarray(value if isinstance(value, list) else [], dtype=np.float64)
     if sizes.shape != (MAX_NUM_BITS,) or not ((sizes > 0.0) & (sizes <= most)).all():
         raise ReplyError(f"forecast-bits must be {MAX_NUM_BITS} sizes above 0 and up to {most:g}.")
@@ -200,6 +207,6 @@ def _sizes(record: MetricRecord, most: float) -> Any:
 
 
 def last_line(text: str | None) -> str:
-    """Of a traceback the sentence at its end."""
+    """The last line of a traceback, which states the error."""
     lines = [line for line in (text or "").splitlines() if line.strip()]
     return lines[-1][:200] if lines else "no reason given"

@@ -1,66 +1,81 @@
-"""The client's end: a mod around any training function of a Flower ClientApp."""
+"""The client side: a mod around any training function of a Flower ClientApp."""
 
 import time
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from flwr.app import Context, Message, MetricRecord, RecordDict
 
 from qccf.core.errors import QccfError
-from qccf.learning.results import LocalResult, Report
-from qccf.quantization.protocol import Codec
+from qccf.learning.results import Flat, LocalResult, Report
 from qccf.quantization.registry import build_codec
 from qccf.rounds import uplink
 from qccf.runtimes.flower.layout import Layout
-from qccf.runtimes.flower.messages import ARRAYS, METRICS, REPORT, Instruction, upload_content
+from qccf.runtimes.flower.messages import ARRAYS, METRICS, REPLY, Instruction, upload_content
 
 NEEDED_METRICS = ("num-examples", "gradient-norm-sq", "gradient-variance", "loss")
 
+Train = Callable[[Instruction, Layout, Flat], tuple[LocalResult, int] | Message]
+"""From the instruction and the received model to the result and the number of samples, or to an error reply."""
+
 
 class TrainingReplyError(QccfError):
-    """A training function that did not return what the mod needs."""
+    """A training function did not return what the mod needs."""
 
 
 def quantize(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
-    """Let the app train, then send what it trained as a payload of the bits that the server decided.
+    """Let the app train, then send the trained model as a payload with the number of bits that the server decided.
 
-    The training function finds the model in the record "arrays" and returns it there, with a record "metrics" that has
-    num-examples, loss, gradient-norm-sq and gradient-variance; `Meter` measures the last two.
+    The training function reads the model from the record "arrays" and returns it there, with a record "metrics" that
+    has num-examples, loss, gradient-norm-sq and gradient-variance; `Meter` measures the last two.
     """
-    told = Instruction.read(message)
-    if told.act == "hello":
-        return Message(RecordDict({REPORT: MetricRecord({"client": client_number(context)})}), reply_to=message)
-    layout = Layout.of(message.content.array_records[ARRAYS])
-    received = layout.flatten(message.content.array_records[ARRAYS])
-    trained = call_next(message, context)
-    if trained.has_error():
+
+    def train(_: Instruction, layout: Layout, __: Flat) -> tuple[LocalResult, int] | Message:
+        trained = call_next(message, context)
+        if trained.has_error():
+            return trained
+        weights = layout.flatten(_record(trained.content.array_records, ARRAYS))
+        metrics = _record(trained.content.metric_records, METRICS)
+        return LocalResult(weights, _statistics(metrics, weights)), int(metrics["num-examples"])
+
+    return reply_to(message, context, train)
+
+
+def reply_to(message: Message, context: Context, train: Train) -> Message:
+    """Do what the instruction in the message says; `train` trains, or measures gradients for the act "probe"."""
+    instruction = Instruction.read(message)
+    if instruction.act == "hello":
+        return Message(RecordDict({REPLY: MetricRecord({"client": client_number(context)})}), reply_to=message)
+    arrays = message.content.array_records[ARRAYS]
+    layout = Layout.of(arrays)
+    received = layout.flatten(arrays)
+    trained = train(instruction, layout, received)
+    if isinstance(trained, Message):
         return trained
-    weights = layout.flatten(_record(trained.content.array_records, ARRAYS))
-    metrics = _record(trained.content.metric_records, METRICS)
-    codec = _codec(told.codec, layout, told.codec_options)
-    result = LocalResult(weights, _report(metrics, weights))
-    if told.act == "probe":
-        upload = uplink.Upload(b"", 0.0, result.report, codec.forecast(uplink.coded_vector(codec, weights, received)))
+    result, num_examples = trained
+    codec = build_codec(instruction.codec, layout.num_parameters, layout.sizes, **instruction.codec_options)
+    if instruction.act == "probe":
+        forecast = codec.forecast(uplink.coded_vector(codec, result.weights, received))
+        upload = uplink.Upload(b"", 0.0, result.report, forecast)
     else:
         upload = uplink.encode(
             codec,
             result,
             received,
-            told.num_bits,
-            client=told.client,
-            round_index=told.round_index,
-            seed=told.seed,
+            instruction.num_bits,
+            client=instruction.client,
+            round_index=instruction.round_index,
+            seed=instruction.seed,
         )
-    reply = Message(upload_content(told, upload, int(metrics["num-examples"])), reply_to=message)
-    if told.act == "train" and told.rate_bps > 0.0:
-        time.sleep(upload.size_bits / told.rate_bps)
+    reply = Message(upload_content(instruction, upload, num_examples), reply_to=message)
+    if instruction.rate_bps > 0.0:
+        time.sleep(upload.size_bits / instruction.rate_bps)
     return reply
 
 
 def client_number(context: Context) -> int:
-    """Which client of the federation this node is: its `partition-id`, as Flower's simulation sets it."""
+    """The client's number: the node's `partition-id`, which Flower's simulation sets."""
     number = context.node_config.get("partition-id")
     if not isinstance(number, int) or number < 0:
         raise QccfError(
@@ -76,24 +91,16 @@ def _record(records: Any, name: str) -> Any:
     return records[name]
 
 
-def _report(metrics: MetricRecord, weights: Any) -> Report:
+def _statistics(metrics: MetricRecord, weights: Flat) -> Report:
     for name in NEEDED_METRICS:
         if not isinstance(metrics.get(name), int | float):
             raise TrainingReplyError(
                 f'the training function returned no number "{name}" in its record "{METRICS}": '
                 "qccf.flower.Meter measures what is needed."
             )
-    value = {name: float(number) for name, number in metrics.items() if isinstance(number, int | float)}
     return Report(
-        gradient_norm_sq=value["gradient-norm-sq"],
-        gradient_variance=value["gradient-variance"],
-        weight_range=value.get("weight-range", float(np.abs(weights).max())),
-        loss=value["loss"],
-    )
-
-
-@lru_cache(maxsize=4)
-def _codec(name: str, layout: Layout, options: str) -> Codec:
-    return build_codec(
-        name, layout.num_parameters, layout.sizes, **Instruction("hello", codec_options=options).options()
+        gradient_norm_sq=float(metrics["gradient-norm-sq"]),
+        gradient_variance=float(metrics["gradient-variance"]),
+        weight_range=float(np.abs(weights).max()),
+        loss=float(metrics["loss"]),
     )

@@ -1,4 +1,4 @@
-"""Where a federation's rates come from: the simulated cell, or the uploads that it really saw."""
+"""Sources of a federation's rates: the simulated cell, or the measured uploads."""
 
 from typing import Any, Protocol
 
@@ -11,36 +11,36 @@ SMOOTHING = 0.3
 """Weight of the newest upload in the running mean."""
 
 SHORTEST_S = 0.5
-"""Polling blurs a shorter time: then a link is only known to be at least so fast."""
+"""Polling makes shorter times inexact. A shorter upload only gives a lower bound of the rate."""
 
 FORGETTING = 0.05
-"""A round without an upload takes an estimate so far back to where it began.
+"""Share by which an estimate returns to its first value in each round without an upload.
 
-Else a client that was once found too slow for the deadline would get no work, and no chance to show another rate."""
+Otherwise a client that was once too slow for the deadline would never be scheduled and measured again."""
 
 
 class RateSource(Protocol):
     """Rates [client, channel] of each round."""
 
     def rates_bps(self, round_index: int) -> FloatArray:
-        """What the server believes of the links before it decides."""
+        """The rates with which the server decides the round."""
         ...
 
-    def heard(self, client: int, num_bits: float, seconds: float) -> None:
-        """An upload of so many bits took so long."""
+    def record_upload(self, client: int, num_bits: float, seconds: float) -> None:
+        """Take note of the size and the duration of an upload."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """What a resumed run needs, as plain values."""
+        """The values that a resumed run needs, as JSON types."""
         ...
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take up such a state; an empty one is of another source and changes nothing."""
+        """Continue from such a state. The empty state of another source changes nothing."""
         ...
 
 
 class SimulatedRates:
-    """The rates of the simulated cell, the same as in the simulator."""
+    """The rates of the simulated cell, as in the simulator."""
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
@@ -48,7 +48,7 @@ class SimulatedRates:
     def rates_bps(self, round_index: int) -> FloatArray:
         return self._cell.round_rates_bps(round_index)
 
-    def heard(self, client: int, num_bits: float, seconds: float) -> None:
+    def record_upload(self, client: int, num_bits: float, seconds: float) -> None:
         pass
 
     def state(self) -> dict[str, Any]:
@@ -59,9 +59,9 @@ class SimulatedRates:
 
 
 class MeasuredRates:
-    """Bits over seconds of each client's last uploads, smoothed; before its first one, the simulated cell's mean.
+    """Smoothed bits per second of each client's last uploads; the mean of the simulated cell before the first one.
 
-    A real network shows no channels to choose from, so that a client has the same rate on each.
+    A real network has no channels to choose from, so a client has the same rate on each channel.
     """
 
     def __init__(self, cell: Cell) -> None:
@@ -69,35 +69,35 @@ class MeasuredRates:
         self._first = cell.round_rates_bps(0).mean(axis=1)
         self._rates = self._first.copy()
         self._round = 0
-        self._heard = np.full(len(self._rates), -1)
+        self._last_upload = np.full(len(self._rates), -1)
         """The round of each client's last upload, -1 before its first."""
 
     def rates_bps(self, round_index: int) -> FloatArray:
         self._round = round_index
-        kept = (1.0 - FORGETTING) ** np.maximum(0, round_index - 1 - self._heard)
+        kept = (1.0 - FORGETTING) ** np.maximum(0, round_index - 1 - self._last_upload)
         return np.repeat(_mean_rate(kept, self._rates, self._first)[:, None], self._num_channels, axis=1)
 
-    def heard(self, client: int, num_bits: float, seconds: float) -> None:
+    def record_upload(self, client: int, num_bits: float, seconds: float) -> None:
         if not -SHORTEST_S <= seconds < np.inf:
-            return  # somebody has set a clock
+            return  # a clock was set in between
         newest = num_bits / max(seconds, SHORTEST_S)
         if seconds < SHORTEST_S:
             self._rates[client] = max(self._rates[client], newest)
         else:
-            weight = SMOOTHING if self._heard[client] >= 0 else 1.0
+            weight = SMOOTHING if self._last_upload[client] >= 0 else 1.0
             self._rates[client] = _mean_rate(weight, newest, self._rates[client])
-        self._heard[client] = self._round
+        self._last_upload[client] = self._round
 
     def state(self) -> dict[str, Any]:
-        return {"rates_bps": self._rates.tolist(), "heard": self._heard.tolist(), "round": self._round}
+        return {"rates_bps": self._rates.tolist(), "last_upload": self._last_upload.tolist(), "round": self._round}
 
     def restore(self, state: dict[str, Any]) -> None:
         if state:
             self._rates = np.array(state["rates_bps"], dtype=np.float64)
-            self._heard = np.array(state["heard"], dtype=np.int64)
+            self._last_upload = np.array(state["last_upload"], dtype=np.int64)
             self._round = state["round"]
 
 
 def _mean_rate(weight: Any, first: Any, second: Any) -> Any:
-    """Times average over uploads, not rates: the harmonic mean is what a future upload takes."""
+    """The harmonic mean, because the duration of the next upload is the mean of durations and not of rates."""
     return 1.0 / (weight / first + (1.0 - weight) / second)

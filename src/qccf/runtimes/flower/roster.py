@@ -1,4 +1,4 @@
-"""Which node is which client. Node ids are random and change when a node comes back; a client's number does not."""
+"""The node of each client. Node ids are random and may change on a restart; client numbers do not."""
 
 import math
 import time
@@ -15,28 +15,28 @@ from qccf.runtimes.flower.messages import INSTRUCTION, Instruction, ReplyError, 
 
 HELLO_TTL_S = 600.0
 AGAIN_S = 5.0
-"""After which a node that did not say hello as it should is asked once more."""
+"""Time until a node whose reply to "hello" was wrong gets another one."""
 
 
 class AbsentError(QccfError):
-    """Not enough clients came."""
+    """Too few clients are online."""
 
 
 class Roster:
-    """The nodes that are online and have said which client they are."""
+    """The nodes that are online and have stated their client number."""
 
     def __init__(self, num_clients: int) -> None:
         self.num_clients = num_clients
         self.nodes: dict[int, int] = {}
-        """Client → node."""
+        """Client to node."""
         self.delays_s: dict[int, float] = {}
-        """Node → the shortest time of an empty reply, clocks included; an upload's own time is what exceeds it."""
+        """Node to the shortest time of a reply without a payload, which includes the difference between the clocks."""
         self._hellos: Pulls | None = None
-        self._asked: dict[int, float] = {}
-        """Node → when it may be asked again."""
+        self._next_hello_s: dict[int, float] = {}
+        """Node to the time of its next "hello", infinite while the last one is not answered or was answered well."""
 
-    def meet(self, grid: Grid, least: int, *, timeout_s: float) -> None:
-        """Wait until so many clients are there."""
+    def wait_for(self, grid: Grid, least: int, *, timeout_s: float) -> None:
+        """Wait until at least this many clients are online."""
         end = time.monotonic() + timeout_s
         while True:
             self.refresh(grid)
@@ -52,51 +52,51 @@ class Roster:
             time.sleep(POLL_S)
 
     def refresh(self, grid: Grid) -> None:
-        """Forget who went offline, ask who is new, hear who answered; waits for nobody."""
+        """Forget offline nodes, send "hello" to new ones, and read the replies that have come; does not wait."""
         online = set(grid.get_node_ids())
         self.nodes = {client: node for client, node in self.nodes.items() if node in online}
         now = time.monotonic()
-        new = {node for node in online if now >= self._asked.get(node, now)}
+        new = {node for node in online if now >= self._next_hello_s.get(node, now)}
         hello = RecordDict({INSTRUCTION: Instruction("hello").record()})
         asked = push(grid, [Message(hello, node, MessageType.TRAIN, ttl=HELLO_TTL_S) for node in sorted(new)])
         sent = set(asked.values())
-        self._asked = {node: math.inf if node in sent else self._asked.get(node, now) for node in online}
+        self._next_hello_s = {node: math.inf if node in sent else self._next_hello_s.get(node, now) for node in online}
         self._hellos = self._hellos or Pulls(grid)
         self._hellos.add(asked)
         while (reply := self._hellos.take()) is not None:
-            self._hear(reply, online)
+            self._read_hello(reply, online)
 
-    def time_empty(self, reply: Reply) -> None:
-        """Take note of how long a reply without a payload took."""
+    def record_delay(self, reply: Reply) -> None:
+        """Take note of the time of a reply without a payload."""
         self.delays_s[reply.node] = min(reply.seconds, self.delays_s.get(reply.node, reply.seconds))
 
-    def doubt(self, clients: Sequence[int]) -> None:
-        """Have these clients say hello again before they are given work: they did not do their last."""
+    def require_hello(self, clients: Sequence[int]) -> None:
+        """Give these clients no work until their nodes answer "hello" again, because they did not answer."""
         for client in clients:
             if client in self.nodes:
-                self._asked.pop(self.nodes.pop(client), None)
+                self._next_hello_s.pop(self.nodes.pop(client), None)
 
     def close(self) -> None:
-        """Wait for nobody any longer."""
+        """Stop polling; discard later replies."""
         if self._hellos is not None:
             self._hellos.close()
             self._hellos = None
-        self._asked = {node: again for node, again in self._asked.items() if node in self.nodes.values()}
+        self._next_hello_s = {node: again for node, again in self._next_hello_s.items() if node in self.nodes.values()}
 
-    def _hear(self, reply: Reply, online: set[int]) -> None:
+    def _read_hello(self, reply: Reply, online: set[int]) -> None:
         node = reply.node
         if node not in online:
             return
         try:
             client = read_hello(reply.message, self.num_clients)
             if self.nodes.get(client, node) != node:
-                raise ReplyError(f"it says that it is client {client}, but that is node {self.nodes[client]}.")
+                raise ReplyError(f"it states client number {client}, which node {self.nodes[client]} has.")
         except ReplyError as error:
             log(WARNING, "node %s gets no work: %s", node, error)
-            self._asked[node] = time.monotonic() + AGAIN_S
+            self._next_hello_s[node] = time.monotonic() + AGAIN_S
         else:
             self.nodes[client] = node
-            self.time_empty(reply)
+            self.record_delay(reply)
 
 
 def _few(numbers: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""A Flower app that is ready to run: `qccf flower new DIR`."""
+"""Writes a Flower app that is ready to run: `qccf flower new DIR`."""
 
 import re
 from importlib.resources import files
@@ -11,7 +11,7 @@ PACKAGE = "federation"
 
 
 def new_app(folder: Path) -> list[Path]:
-    """Write the app into a folder that is new or empty; returns what was written."""
+    """Write the app into a new or empty folder; returns the files."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} exists and is not empty: name a new folder.")
     name = re.sub(r"[^a-z0-9-]+", "-", folder.resolve().name.lower()).strip("-") or "federation"
