@@ -57,7 +57,7 @@ def decide_command(options: argparse.Namespace) -> int:
     console = Console()
     console.print(table)
     console.print(
-        f"J = {answer['objective']:.6g}, at most {answer['certified_gap']:.3g} above the minimum; "
+        f"J = {answer['objective']:.6g}, proven within {answer['certified_gap']:.3g} of the minimum; "
         f"energy {answer['energy_j'] * 1e3:.4g} mJ"
     )
     return 0

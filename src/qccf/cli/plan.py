@@ -88,8 +88,9 @@ def plan_command(options: argparse.Namespace) -> int:
     title = f"{options.scenario}: {scenario.federation.rounds} rounds, {options.seeds} cells, no training"
     console.print(plan_table(title, summarise(runs)))
     console.print(
-        "±: standard deviation over cells (energy), uploads (per upload, bits) or rounds (round, clients). "
-        "Bits vs samples: rank correlation within a round."
+        "±: standard deviation over cells (energy), uploads (upload, bits) or rounds (round, active). "
+        "Active: clients that take part; late: uploads past the deadline; bits vs size: rank correlation of bits and "
+        "samples within a round."
     )
     console.print(f"Statistics used instead of training: {_statistics_source(scenario)}.")
     console.print("Written: " + ", ".join(map(str, written)), soft_wrap=True)

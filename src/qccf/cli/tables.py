@@ -19,7 +19,7 @@ def results_table(title: str, labels: Sequence[str], summaries: Sequence[dict[st
         rows.setdefault(label, []).append(summary)
     first = rows[labels[0]]
     difference = ("Δ energy\n%", "Δ accuracy\npoints") if len(rows) > 1 else ()
-    table = _table(title, "", ("accuracy\n%", "energy\nJ", *difference, "bits", "clients\n%", "missed\n%"))
+    table = _table(title, "", ("accuracy\n%", "energy\nJ", *difference, "bits", "active\n%", "late\n%"))
     if difference:
         table.caption = "Δ: difference from the first row, paired by seed"
     for label, mine in rows.items():
@@ -46,9 +46,7 @@ def _differences(mine: list[dict[str, Any]], first: list[dict[str, Any]]) -> tup
 
 def plan_table(title: str, rows: list[dict[str, Any]]) -> Table:
     """One row per policy; ± is the standard deviation over cells, uploads or rounds."""
-    headings = (
-        "energy\nJ", "per upload\nmJ", "round\nms", "clients\n%", "missed\n%", "bits\nfirst→last", "bits vs\nsamples",
-    )  # fmt: skip
+    headings = ("energy\nJ", "upload\nmJ", "round\nms", "active\n%", "late\n%", "bits\nfirst→last", "bits\nvs size")
     table = _table(title, "policy", headings)
     for row in rows:
         ends = "→".join(number(row[f"bits_{part}_tenth"], ".1f") for part in ("first", "last"))
