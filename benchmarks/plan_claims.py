@@ -9,7 +9,8 @@ import numpy as np
 from scipy.stats import t
 
 from qccf.core.correlation import rank_correlation, relation_within_rounds
-from qccf.runtimes.planner import PlannedRun, plan
+from qccf.rounds.run import Run
+from qccf.runtimes.planner import plan
 from qccf.settings.loading import load_scenario
 
 POLICIES = ["qccf", "no-quantization", "channel-allocate", "principle", "same-size"]
@@ -23,20 +24,19 @@ def interval(values: np.ndarray, form: str = ".2f", scale: float = 1.0) -> str:
     return f"{values.mean():{form}} ± {half:{form}}"
 
 
-def size_correlation(run: PlannedRun, binding: bool | None) -> float:
+def size_correlation(run: Run, binding: bool | None) -> float:
     """Rank correlation of bits with data within a round, over uploads, all or by whether the deadline binds."""
-    used = run.latency_s >= 0.999 * run.world.scenario.device.deadline_s
-    chosen = run.participated if binding is None else run.participated & (used == binding)
-    rounds, clients = np.nonzero(chosen)
-    return relation_within_rounds(rounds, run.world.dataset_sizes[clients], run.num_bits[rounds, clients])
+    used = run.by_round("latency_s") >= 0.999 * run.scenario.device.deadline_s
+    on = run.by_round("participated")
+    rounds, clients = np.nonzero(on if binding is None else on & (used == binding))
+    return relation_within_rounds(rounds, run.dataset_sizes[clients], run.by_round("num_bits")[rounds, clients])
 
 
-def round_correlation(run: PlannedRun) -> float:
-    uploads = run.participated.sum(axis=1)
-    return rank_correlation(np.arange(len(uploads)), run.num_bits.sum(axis=1) / np.maximum(uploads, 1))
+def round_correlation(run: Run) -> float:
+    return rank_correlation(np.arange(run.num_rounds), run.mean_bits)
 
 
-def by_policy(runs: list[PlannedRun]) -> dict[str, list[PlannedRun]]:
+def by_policy(runs: list[Run]) -> dict[str, list[Run]]:
     return {name: [run for run in runs if run.policy == name] for name in POLICIES}
 
 
@@ -49,7 +49,7 @@ def main() -> None:
         for beta in (150, 300):
             scenario = load_scenario("femnist", [f"data.dataset_size_std={beta}", *overrides])
             runs = by_policy(plan(scenario, POLICIES, seeds))
-            totals = {name: np.array([run.energy_j.sum() for run in mine]) for name, mine in runs.items()}
+            totals = {name: np.array([run.energy_j[-1] for run in mine]) for name, mine in runs.items()}
             energies[model, beta] = totals
             print(f"\n{model}, β = {beta}, {scenario.federation.rounds} rounds, {seeds} cells\n")
             heads = ["policy", "energy (J)", "QCCF saves (%)", "missed (%)", "bits, first → last tenth"]
@@ -57,9 +57,9 @@ def main() -> None:
             print("|---|---|---|---|---|---|---|")
             for name, mine in runs.items():
                 saving = "–" if name == "qccf" else interval(1 - totals["qccf"] / totals[name], ".1f", 100)
-                missed = 100 * sum(r.missed.sum() for r in mine) / sum(r.participated.sum() for r in mine)
-                first = np.mean([r.num_bits[:10][r.participated[:10]].mean() for r in mine])
-                last = np.mean([r.num_bits[-10:][r.participated[-10:]].mean() for r in mine])
+                missed = 100 * np.mean([r.missed_share() for r in mine])
+                first = np.mean([np.nanmean(r.mean_bits[:10]) for r in mine])
+                last = np.mean([np.nanmean(r.mean_bits[-10:]) for r in mine])
                 over_rounds = np.array([round_correlation(r) for r in mine])
                 over_sizes = np.array([size_correlation(r, None) for r in mine])
                 cells = [interval(v) if np.isfinite(v).all() else "–" for v in (over_rounds, over_sizes)]

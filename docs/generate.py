@@ -174,9 +174,10 @@ def pictures() -> None:
 
     from qccf.core.contracts import Observation
     from qccf.devices.cost import compute_energy_j, slowest_frequency_hz, training_cycles
-    from qccf.policies.registry import build_policy
     from qccf.report.figures.style import new_figure, run_style
-    from qccf.runtimes.planner import StatisticsModel, plan
+    from qccf.rounds.setup import build_policy
+    from qccf.rounds.sources import StatisticsModel
+    from qccf.runtimes.planner import plan
     from qccf.settings.loading import load_scenario
 
     scenario = load_scenario("femnist", ["statistics.model=trace", "statistics.trace=growing-weights"])
@@ -201,12 +202,12 @@ def pictures() -> None:
 
     figure, axes = new_figure(9.0, 3.2, 1, 2)
     sizes = np.linspace(600.0, 1800.0, 10)
-    statistics = StatisticsModel(scenario).at(50, sizes)[0]
+    statistics = StatisticsModel(scenario, sizes).known(50)
     links = [Observation(np.full((10, 10), rate_bps), statistics) for rate_bps in np.arange(80e6, 151e6, 1e6)]
     runs = plan(scenario, ["qccf", "same-size"], 8)
     for name in ("qccf", "same-size"):
         colour, marker = run_style(name)
-        mean = np.mean([run.num_bits.mean(axis=1) for run in runs if run.policy == name], axis=0)
+        mean = np.mean([run.by_round("num_bits").mean(axis=1) for run in runs if run.policy == name], axis=0)
         axes[0].plot(np.arange(1, len(mean) + 1), mean, color=colour, marker=marker, markevery=10, ms=4, label=name)
         policy = build_policy(name, scenario)
         state = policy.init(statistics) | {"quantization_queue": 3.0}

@@ -5,8 +5,8 @@ Try it: qccf plan quick --policy examples.custom_policy:BestLinks --policy qccf 
 import numpy as np
 
 from qccf import Constants, Decision, Observation, Outcome, Statistics
+from qccf.control.matching import fastest_channels
 from qccf.devices.cost import slowest_frequency_hz, training_cycles
-from qccf.policies.fastest_channels import fastest_channels
 from qccf.quantization import payload_bits
 
 

@@ -1,6 +1,6 @@
 """Energy-efficient federated learning over a wireless uplink.
 
-Names load on first use, so that importing the package costs next to nothing.
+Names load on first use, so that importing the package costs almost nothing.
 """
 
 from importlib import import_module
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from qccf._version import __version__
 
-_HOMES = {
+_MODULES = {
     "Certificate": "qccf.core.contracts",
     "Constants": "qccf.core.contracts",
     "Decision": "qccf.core.contracts",
@@ -17,19 +17,19 @@ _HOMES = {
     "Policy": "qccf.core.contracts",
     "Statistics": "qccf.core.contracts",
     "QccfError": "qccf.core.errors",
-    "Scenario": "qccf.settings.loading",
-    "load_scenario": "qccf.settings.loading",
     "RoundProblem": "qccf.control.problem",
     "solve_round": "qccf.control.solve",
     "settle": "qccf.devices.cost",
     "POLICIES": "qccf.policies.registry",
-    "build_policy": "qccf.policies.registry",
+    "build_policy": "qccf.rounds.setup",
+    "build_world": "qccf.rounds.world",
+    "Scenario": "qccf.settings.loading",
+    "load_scenario": "qccf.settings.loading",
     "plan": "qccf.runtimes.planner",
     "simulate": "qccf.runtimes.simulator",
-    "build_world": "qccf.rounds.world",
 }
 
-__all__ = [*_HOMES, "__version__"]
+__all__ = [*_MODULES, "__version__"]
 
 if TYPE_CHECKING:
     from qccf.control.problem import RoundProblem
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from qccf.core.contracts import Certificate, Constants, Decision, Observation, Outcome, Policy, Statistics
     from qccf.core.errors import QccfError
     from qccf.devices.cost import settle
-    from qccf.policies.registry import POLICIES, build_policy
+    from qccf.policies.registry import POLICIES
+    from qccf.rounds.setup import build_policy
     from qccf.rounds.world import build_world
     from qccf.runtimes.planner import plan
     from qccf.runtimes.simulator import simulate
@@ -45,9 +46,9 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'qccf' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

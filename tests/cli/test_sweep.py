@@ -15,7 +15,7 @@ from qccf.cli.main import main
 from qccf.core.errors import QccfError
 from qccf.jobs.planning import PlanJob
 from qccf.rounds.world import build_world
-from qccf.runtimes.planner import StatisticsModel, plan_run
+from qccf.runtimes.planner import plan_run
 from qccf.settings.loading import load_scenario
 from tests.helpers.batch_jobs import interrupt_third_run, wait_for
 from tests.helpers.tiny import SETTINGS
@@ -116,11 +116,11 @@ def test_the_tables_hold_the_results_of_the_runs(file: Path, capsys) -> None:
     assert {path.name for path in (out / "runs").iterdir()} == set(results["run"])
     row = results[(results["policy"] == "principle") & (results["control.energy_weight"] == 100) & (results.seed == 4)]
     scenario = load_scenario("quick", ["federation.rounds=2", "control.energy_weight=100.0", "codec.name=model"])
-    run = plan_run(build_world(scenario, 4), "principle", StatisticsModel(scenario))
-    assert row["energy_j"].item() == run.energy_j.sum()
-    assert row["compute_energy_j"].item() == run.compute_energy_j.sum()
-    assert row["participation"].item() == run.participated.mean()
-    assert row["missed"].item() == run.missed.sum() / run.participated.sum()
+    run = plan_run(build_world(scenario, 4), "principle")
+    assert row["energy_j"].item() == run.energy_j[-1]
+    assert row["compute_energy_j"].item() == run.round_columns["compute_energy_j"].sum()
+    assert row["participation"].item() == run.by_round("participated").mean()
+    assert row["missed"].item() == run.missed_share()
     assert row["mean_bits"].item() == run.num_bits[run.participated].mean()
     assert row["mean_latency_s"].item() == run.latency_s.max(axis=1).mean()
     assert row["control.data_budget"].item() == "auto"

@@ -9,13 +9,14 @@ import pytest
 
 from examples.custom_policy import BestLinks
 from qccf.core.contracts import MAX_NUM_BITS
-from qccf.core.errors import ConfigError
+from qccf.core.errors import ConfigError, PolicyError
 from qccf.core.streams import stream
 from qccf.devices.cost import settle
-from qccf.policies.checks import PolicyError
-from qccf.policies.registry import POLICIES, build_policy
+from qccf.policies.registry import POLICIES
+from qccf.rounds.setup import build_policy
+from qccf.rounds.sources import StatisticsModel
 from qccf.rounds.world import build_world
-from qccf.runtimes.planner import StatisticsModel, plan, plan_run
+from qccf.runtimes.planner import plan, plan_run
 from qccf.settings.loading import load_scenario
 
 SETTINGS = {
@@ -32,13 +33,12 @@ NAMES = [*POLICIES, "examples.custom_policy:BestLinks"]
 @pytest.mark.parametrize("name", NAMES)
 def test_protocol(name: str, setting: str) -> None:
     scenario = load_scenario("femnist", [*SETTINGS[setting], "federation.rounds=20"])
-    world, model, constants = build_world(scenario, 5), StatisticsModel(scenario), scenario.constants()
+    world, constants = build_world(scenario, 5), scenario.constants()
+    model = StatisticsModel(scenario, world.dataset_sizes)
     policy = build_policy(name, scenario)
-    statistics, _ = model.at(0, world.dataset_sizes)
-    state = policy.init(statistics)
+    state = policy.init(model.known(0))
     for n in range(6):
-        statistics, losses = model.at(n, world.dataset_sizes)
-        observation = world.observe(n, statistics)
+        observation, losses = world.observe(n, model.known(n)), model.losses(n)
         assert json.loads(json.dumps(state)) == state, "the state must survive JSON"
         before = copy.deepcopy(state)
         decision = policy.decide(state, observation, stream(0, "policy", n))
@@ -68,12 +68,19 @@ def test_protocol(name: str, setting: str) -> None:
 def test_all_policies_meet_the_same_worlds() -> None:
     scenario = load_scenario("quick", ["federation.rounds=3"])
     runs = plan(scenario, list(POLICIES), 2)
-    by_seed = {seed: [run.world for run in runs if run.world.seed == seed] for seed in (0, 1)}
-    for worlds in by_seed.values():
-        for world in worlds:
-            np.testing.assert_array_equal(world.cell.positions_m, worlds[0].cell.positions_m)
-            np.testing.assert_array_equal(world.dataset_sizes, worlds[0].dataset_sizes)
-            np.testing.assert_array_equal(world.cell.round_rates_bps(2), worlds[0].cell.round_rates_bps(2))
+    by_seed = {seed: [run for run in runs if run.seed == seed] for seed in (0, 1)}
+    for same in by_seed.values():
+        rates: dict[tuple[int, int, int], float] = {}
+        shared = 0
+        for run in same:
+            np.testing.assert_array_equal(run.dataset_sizes, same[0].dataset_sizes)
+            uploads = run.uploads
+            for *pair, rate_bps in zip(
+                uploads["round"], uploads["client"], uploads["channel"], uploads["rate_bps"], strict=False
+            ):
+                shared += tuple(pair) in rates
+                assert rates.setdefault(tuple(pair), rate_bps) == rate_bps
+        assert shared > 0, "some policies must have used the same client and channel in the same round"
     assert not np.array_equal(by_seed[0][0].dataset_sizes, by_seed[1][0].dataset_sizes)
 
 
@@ -81,10 +88,9 @@ def test_the_same_plan_twice_is_the_same() -> None:
     scenario = load_scenario(
         "quick", ["federation.rounds=5", "control.solver=genetic", "control.genetic.generations=5"]
     )
-    model = StatisticsModel(scenario)
-    first, second = (plan_run(build_world(scenario, 3), "qccf", model) for _ in range(2))
+    first, second = (plan_run(build_world(scenario, 3), "qccf") for _ in range(2))
     np.testing.assert_array_equal(first.energy_j, second.energy_j)
-    np.testing.assert_array_equal(first.num_bits, second.num_bits)
+    np.testing.assert_array_equal(first.by_round("num_bits"), second.by_round("num_bits"))
 
 
 @pytest.mark.parametrize(
@@ -106,8 +112,8 @@ def test_a_policy_that_is_none_gets_a_sentence(name: str, words: str) -> None:
 def test_options_reach_a_users_policy_and_wrong_ones_are_refused() -> None:
     scenario = load_scenario("quick", ["policy.options={num_bits = 7}"])
     world = build_world(scenario, 0)
-    run = plan_run(world, "examples.custom_policy:BestLinks", StatisticsModel(scenario))
-    assert set(run.num_bits[run.participated].tolist()) == {7}
+    run = plan_run(world, "examples.custom_policy:BestLinks")
+    assert set(run.uploads["num_bits"]) == {7}
     with pytest.raises(ConfigError, match="unexpected keyword argument 'colour'"):
         build_policy("examples.custom_policy:BestLinks", load_scenario("quick", ["policy.options={colour = 1}"]))
 
@@ -151,7 +157,7 @@ def test_a_decision_that_is_none_is_refused(monkeypatch, policy: type, words: st
     monkeypatch.setitem(POLICIES, "wrong", policy)
     scenario = load_scenario("quick", ["federation.rounds=2"])
     with pytest.raises(PolicyError, match=words):
-        plan_run(build_world(scenario, 0), "wrong", StatisticsModel(scenario))
+        plan_run(build_world(scenario, 0), "wrong")
 
 
 def test_a_state_that_is_none_is_refused(monkeypatch) -> None:
@@ -162,4 +168,4 @@ def test_a_state_that_is_none_is_refused(monkeypatch) -> None:
     monkeypatch.setitem(POLICIES, "wrong", Forgetful)
     scenario = load_scenario("quick", ["federation.rounds=2"])
     with pytest.raises(PolicyError, match="a state is a dict"):
-        plan_run(build_world(scenario, 0), "wrong", StatisticsModel(scenario))
+        plan_run(build_world(scenario, 0), "wrong")

@@ -1,20 +1,22 @@
 """Ledgers made up so that the truth about every claim is known."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from qccf.paper.records import Family, Record, families
+from qccf.paper.families import Family, families
 from qccf.paper.studies import FACTORS
+from qccf.rounds.run import Run
 from qccf.settings.loading import Scenario, load_scenario
 
 ROUNDS, CLIENTS, SEEDS = 40, 10, 10
 SIZES = np.linspace(800, 1600, CLIENTS).round()
 
 
-def made_record(policy: str, seed: int, *, beta: float = 150.0, weight: float = 100.0, **truth) -> Record:
+def made_record(policy: str, seed: int, *, beta: float = 150.0, weight: float = 100.0, **truth) -> Run:
     """One run. `energy` a round, `speed` and `ceiling` of learning, bits as `first`, `rise` a round and `slope` over
     the sizes, and `lost`: whether the largest clients' uploads are late in the end."""
     rng = np.random.default_rng([seed, int(beta), int(weight), len(policy)])
@@ -59,7 +61,16 @@ def made_record(policy: str, seed: int, *, beta: float = 150.0, weight: float = 
         }
     )
     summary = {"policy": policy, "seed": seed, "data": "made up for a test", "synthetic": False, "finished": True}
-    return Record(Path(f"{policy}-{beta:g}-{weight:g}-{seed}"), made_scenario(beta, weight), summary, rounds, clients)
+    scenario = made_scenario(beta, weight).replaced(policy={"name": policy}, federation={"seed": seed})
+    tables = [{str(name): frame[name].to_numpy() for name in frame} for frame in (rounds, clients)]
+    return Run(scenario, summary, *tables, folder=Path(f"{policy}-{beta:g}-{weight:g}-{seed}"))
+
+
+def cut_run(run: Run, rounds: int) -> Run:
+    """The first rounds of a run."""
+    kept = {name: column[:rounds] for name, column in run.round_columns.items()}
+    early = run.client_columns["round"] < rounds
+    return replace(run, round_columns=kept, client_columns={n: c[early] for n, c in run.client_columns.items()})
 
 
 @cache

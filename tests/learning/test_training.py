@@ -126,14 +126,14 @@ def test_local_update_is_plain_sgd_and_its_statistics_are_what_they_say() -> Non
             optimiser.step()
     expected = torch.cat([p.detach().reshape(-1) for p in plain.parameters()])
     np.testing.assert_allclose(result.weights, expected, atol=1e-6)
-    assert result.report.loss == pytest.approx(losses[0], rel=1e-5)
-    assert result.report.weight_range == pytest.approx(float(expected.abs().max()), rel=1e-5)
+    assert result.statistics.loss == pytest.approx(losses[0], rel=1e-5)
+    assert result.statistics.weight_range == pytest.approx(float(expected.abs().max()), rel=1e-5)
     epochs = [torch.stack(gradients[:3]), torch.stack(gradients[3:])]
-    assert result.report.gradient_norm_sq == pytest.approx(
+    assert result.statistics.gradient_norm_sq == pytest.approx(
         max(float(e.mean(0).square().sum()) for e in epochs), rel=1e-3
     )
     spread = np.mean([float(e.var(0, correction=1).sum()) for e in epochs])
-    assert result.report.gradient_variance == pytest.approx(spread, rel=1e-3)
+    assert result.statistics.gradient_variance == pytest.approx(spread, rel=1e-3)
 
 
 def test_probe_measures_without_moving() -> None:
@@ -151,9 +151,9 @@ def test_probe_measures_without_moving() -> None:
         functional.cross_entropy(plain(images[batch].float().unsqueeze(1) / 255), labels[batch]).backward()
         rows.append(torch.cat([p.grad.reshape(-1) for p in plain.parameters()]).clone())
     stacked = torch.stack(rows)
-    assert result.report.gradient_norm_sq == pytest.approx(float(stacked.mean(0).square().sum()), rel=1e-4)
-    assert result.report.gradient_variance == pytest.approx(float(stacked.var(0, correction=1).sum()), rel=1e-4)
-    assert result.report.weight_range == np.abs(start).max()
+    assert result.statistics.gradient_norm_sq == pytest.approx(float(stacked.mean(0).square().sum()), rel=1e-4)
+    assert result.statistics.gradient_variance == pytest.approx(float(stacked.var(0, correction=1).sum()), rel=1e-4)
+    assert result.statistics.weight_range == np.abs(start).max()
     np.testing.assert_allclose(result.weights, start - 6 * 0.1 * stacked.mean(0).numpy(), atol=1e-6)
 
 
@@ -181,7 +181,7 @@ def test_bf16_trains_nearly_the_same() -> None:
         flat = FlatModel(build_model("femnist-cnn", 0), device="cpu", precision=precision)
         arguments = {"local_updates": 2, "local_epochs": 1, "learning_rate": 0.05, "rng": np.random.default_rng(0)}
         results.append(local_update(flat, flat.read(), images, labels, **arguments))
-    assert results[0].report.loss == pytest.approx(results[1].report.loss, rel=0.02)
+    assert results[0].statistics.loss == pytest.approx(results[1].statistics.loss, rel=0.02)
     moved = np.linalg.norm(
         results[0].weights - FlatModel(build_model("femnist-cnn", 0), device="cpu", precision="fp32").read()
     )

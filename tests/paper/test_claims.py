@@ -9,10 +9,10 @@ import pytest
 from qccf.core.intervals import Estimate
 from qccf.paper.claims import CLAIMS, Judged, judge
 from qccf.paper.diagnosis import evidence, lacking, read_notes
+from qccf.paper.families import Family, setting_of
 from qccf.paper.findings import energy_saved_to, rounds_ahead, rounds_to, target_accuracies
-from qccf.paper.records import Family
 from qccf.paper.verdicts import combined, direction, equivalence, magnitude, ordering
-from tests.helpers.made_runs import AS_CLAIMED, REVERSED, ROUNDS, SEEDS, made_family, made_record
+from tests.helpers.made_runs import AS_CLAIMED, REVERSED, ROUNDS, SEEDS, cut_run, made_family, made_record
 
 KEYS = [claim.key for claim in CLAIMS]
 
@@ -125,7 +125,7 @@ def test_a_saving_is_told_beta_by_beta_and_all_must_hold() -> None:
     """In the paper's amount at one β only: that is a part of the claim."""
     records = list(made_family(AS_CLAIMED).records)
     for k, record in enumerate(records):
-        if record.policy == "same-size" and record.setting.beta == 300.0:
+        if record.policy == "same-size" and setting_of(record).beta == 300.0:
             records[k] = made_record(
                 "same-size", record.seed, beta=300.0, **world(same_size={"energy": 1.2})["same-size"]
             )
@@ -161,7 +161,7 @@ def test_an_advantage_that_seeds_do_not_agree_on_is_not_settled() -> None:
         better = 1.5 if record.seed % 2 else 0.7
         if record.policy in ("same-size", "principle", "channel-allocate", "no-quantization"):
             truth = AS_CLAIMED[record.policy] | {"energy": better}
-            records.append(made_record(record.policy, record.seed, beta=record.setting.beta, **truth))
+            records.append(made_record(record.policy, record.seed, beta=setting_of(record).beta, **truth))
         else:
             records.append(record)
     judged = verdicts(Family(tuple(records)))
@@ -203,7 +203,7 @@ def test_who_never_gets_there_is_not_flattered() -> None:
 
 def test_seeds_on_which_a_policy_never_gets_there_are_counted() -> None:
     records = [
-        made_record("same-size", r.seed, beta=r.setting.beta, **AS_CLAIMED["same-size"] | {"ceiling": 0.5})
+        made_record("same-size", r.seed, beta=setting_of(r).beta, **AS_CLAIMED["same-size"] | {"ceiling": 0.5})
         if r.policy == "same-size" and r.seed < 2
         else r
         for r in made_family(AS_CLAIMED).records
@@ -214,7 +214,10 @@ def test_seeds_on_which_a_policy_never_gets_there_are_counted() -> None:
 
 
 def test_without_accuracies_only_what_needs_them_is_not_measurable() -> None:
-    blind = [replace(r, rounds=r.rounds.assign(test_accuracy=np.nan)) for r in made_family(AS_CLAIMED).records]
+    blind = [
+        replace(r, round_columns=r.round_columns | {"test_accuracy": np.full(ROUNDS, np.nan)})
+        for r in made_family(AS_CLAIMED).records
+    ]
     judged = verdicts(Family(tuple(blind)))
     for key in ("fastest", "least-energy-to-target", "flat"):
         assert judged[key].verdict == "not measurable", key
@@ -228,7 +231,7 @@ def test_runs_that_have_not_ended_are_not_judged() -> None:
     """Half of a baseline's rounds cost half of its energy, which is no advantage."""
     records = []
     for r in made_family(AS_CLAIMED).records:
-        half = replace(r, rounds=r.rounds[: ROUNDS // 2], summary=r.summary | {"finished": False})
+        half = replace(cut_run(r, ROUNDS // 2), summary=r.summary | {"finished": False})
         records.append(half if r.policy == "principle" and r.seed == 0 else r)
     one = verdicts(Family(tuple(records)))["saves-principle"]
     assert one.verdict == "holds"
@@ -238,7 +241,7 @@ def test_runs_that_have_not_ended_are_not_judged() -> None:
 
 def test_of_several_codecs_the_papers_is_judged() -> None:
     records = list(made_family(AS_CLAIMED).records)
-    scenario = records[0].scenario.with_codec("update")
+    scenario = records[0].scenario.replaced(codec={"name": "update"})
     other = [replace(made_record("qccf", seed, energy=9.0), scenario=scenario) for seed in range(SEEDS)]
     assert verdicts(Family((*records, *other)))["least-energy"].verdict == "holds"
 
@@ -282,7 +285,7 @@ def test_flat_is_asked_of_every_smaller_v() -> None:
     """A dip in the middle is not flat, even if both ends agree."""
     dipped = [
         made_record("qccf", r.seed, weight=10.0, **AS_CLAIMED["qccf"] | {"ceiling": 0.7})
-        if r.setting.energy_weight == 10.0
+        if setting_of(r).energy_weight == 10.0
         else r
         for r in made_family(AS_CLAIMED).records
     ]

@@ -72,7 +72,7 @@ def test_varied_runs_change_one_setting_of_the_first_task() -> None:
     factors = {factor.key: factor.values for factor in FACTORS}
     for job in jobs:
         assert job.scenario.learning.model == "femnist-cnn"
-        own = job.scenario.with_policy("qccf").model_dump()
+        own = job.scenario.replaced(policy={"name": "qccf"}).model_dump()
         changed = {f"{s}.{k}": v for s, values in own.items() for k, v in values.items() if usual[s][k] != v}
         assert len(changed) == 1
         ((key, value),) = changed.items()

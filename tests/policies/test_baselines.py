@@ -156,7 +156,7 @@ def test_qccf_measures_its_data_budget_unless_told() -> None:
 
     measured = data_term(np.array([True]), seen.statistics, CONSTANTS)
     assert Qccf(CONSTANTS, rounds=1).init(seen.statistics)["data_budget"] == pytest.approx(measured)
-    fixed = Qccf(replace(CONSTANTS, data_budget=7.0), rounds=1, fixed_data_budget=True).init(seen.statistics)
+    fixed = Qccf(CONSTANTS, rounds=1, data_budget=7.0).init(seen.statistics)
     assert fixed["data_budget"] == 7.0
     assert fixed["participation_queue"] > 7.0
 
@@ -215,5 +215,5 @@ def test_qccf_goes_on_when_gradients_shrink() -> None:
     assert np.mean(following) > 9
     assert following[-1] >= 8
     first = Qccf(problem.constants, rounds=40).init(problem.observation.statistics)["data_budget"]
-    held = Qccf(replace(problem.constants, data_budget=first), rounds=40, fixed_data_budget=True)
+    held = Qccf(problem.constants, rounds=40, data_budget=first)
     assert participants_while_gradients_shrink(held)[-30:] == [0] * 30

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from qccf.core.contracts import MAX_NUM_BITS, Decision, Statistics
-from qccf.learning.results import LocalResult, Report
+from qccf.learning.results import LocalResult, LocalStatistics
 from qccf.quantization.protocol import Forecast
 from qccf.quantization.registry import build_codec
 from qccf.rounds import uplink
 
-REPORT = Report(gradient_norm_sq=1.0, gradient_variance=2.0, weight_range=3.0, loss=4.0)
+REPORT = LocalStatistics(gradient_norm_sq=1.0, gradient_variance=2.0, weight_range=3.0, loss=4.0)
 PREVIOUS = np.array([9.0, -9.0], dtype=np.float32)
 
 
@@ -25,7 +25,7 @@ def both_uploads(name: str, raw: bool = False):
             codec,
             LocalResult(np.array(weights, dtype=np.float32), REPORT),
             PREVIOUS,
-            uplink.told_bits(decision(raw), client),
+            uplink.instructed_bits(decision(raw), client),
             client=client,
             round_index=0,
             seed=0,
@@ -75,11 +75,11 @@ def test_sizes_are_those_of_the_payloads() -> None:
 
 def test_what_is_heard_replaces_what_was_known_and_sizes_never_fall() -> None:
     entropy = build_codec("update+entropy", 2, [2])
-    known = uplink.unheard(np.array([10.0, 20.0]), entropy)
+    known = uplink.blank_statistics(np.array([10.0, 20.0]), entropy)
     assert isinstance(known, Statistics)
     bits = np.linspace(100.0, 131.0, MAX_NUM_BITS)
     bits[1] = 90.0
-    after = uplink.heard(known, {1: (REPORT, Forecast(7.0, bits))}, safety_margin=0.1)
+    after = uplink.updated_statistics(known, {1: (REPORT, Forecast(7.0, bits))}, safety_margin=0.1)
     assert after.gradient_norms_sq.tolist() == [0.0, 1.0]
     assert after.gradient_variances.tolist() == [0.0, 2.0]
     assert after.weight_ranges.tolist() == [0.0, 3.0]
@@ -87,8 +87,8 @@ def test_what_is_heard_replaces_what_was_known_and_sizes_never_fall() -> None:
     np.testing.assert_allclose(after.upload_bits[1, :3], [110.0, 110.0, 112.2])
     assert (after.upload_bits[0] == 0).all()
     assert (known.error_scales == 0).all(), "what was known before stays as it was"
-    alone = uplink.heard(known, {1: (None, Forecast(7.0, bits))}, safety_margin=0.1)
+    alone = uplink.updated_statistics(known, {1: (None, Forecast(7.0, bits))}, safety_margin=0.1)
     assert alone.gradient_norms_sq.tolist() == [0.0, 0.0], "a forecast may come alone"
     assert alone.error_scales.tolist() == [0.0, 7.0]
-    again = uplink.heard(after, {1: (REPORT, None)}, safety_margin=0.1)
+    again = uplink.updated_statistics(after, {1: (REPORT, None)}, safety_margin=0.1)
     assert again.error_scales.tolist() == [0.0, 7.0], "a raw upload forecasts nothing"

@@ -9,8 +9,10 @@ import pytest
 
 from qccf.cli.main import main
 from qccf.core.errors import ConfigError
+from qccf.rounds.run import bits_size_correlation
+from qccf.rounds.sources import StatisticsModel, check_trace
 from qccf.rounds.world import build_world
-from qccf.runtimes.planner import StatisticsModel, bits_size_correlation, plan, plan_run, summarise
+from qccf.runtimes.planner import plan, plan_run, plan_summary
 from qccf.settings.loading import load_scenario
 
 FAST = ["federation.rounds=10"]
@@ -19,57 +21,59 @@ FAST = ["federation.rounds=10"]
 def test_summary_adds_up() -> None:
     scenario = load_scenario("quick", FAST)
     runs = plan(scenario, ["qccf", "principle"], 3)
-    rows = summarise(runs)
+    rows = plan_summary(runs)
     assert [row["policy"] for row in rows] == ["qccf", "principle"]
     mine = [run for run in runs if run.policy == "qccf"]
-    totals = np.array([run.energy_j.sum() for run in mine])
+    totals = np.array([run.energy_j[-1] for run in mine])
     assert rows[0]["energy_j"]["mean"] == pytest.approx(totals.mean())
     assert rows[0]["energy_j"]["std"] == pytest.approx(totals.std(ddof=1))
-    uploads = np.concatenate([run.energy_j[run.participated] for run in mine])
+    uploads = np.concatenate([run.uploads["compute_energy_j"] + run.uploads["upload_energy_j"] for run in mine])
     assert rows[0]["energy_per_upload_j"]["mean"] == pytest.approx(uploads.mean())
-    assert rows[0]["participation"]["mean"] == pytest.approx(np.mean([run.participated.mean() for run in mine]))
-    assert rows[0]["bits_first_tenth"] == pytest.approx(np.mean([run.num_bits[0] for run in mine]))
-    assert rows[0]["bits_last_tenth"] == pytest.approx(np.mean([run.num_bits[-1] for run in mine]))
-    share = sum(run.compute_energy_j.sum() for run in mine) / totals.sum()
+    assert rows[0]["participation"]["mean"] == pytest.approx(
+        np.mean([run.by_round("participated").mean() for run in mine])
+    )
+    assert rows[0]["bits_first_tenth"] == pytest.approx(np.mean([run.by_round("num_bits")[0] for run in mine]))
+    assert rows[0]["bits_last_tenth"] == pytest.approx(np.mean([run.by_round("num_bits")[-1] for run in mine]))
+    share = sum(run.round_columns["compute_energy_j"].sum() for run in mine) / totals.sum()
     assert rows[0]["compute_energy_share"] == pytest.approx(share)
     assert 0 < share < 1
-    latency = np.concatenate([run.latency_s.max(axis=1) for run in mine])
+    latency = np.concatenate([run.round_columns["latency_s"] for run in mine])
     assert rows[0]["round_latency_s"]["p95"] == pytest.approx(np.quantile(latency, 0.95))
     assert rows[0]["seeds"] == 3
     assert rows[0]["missed"] == 0.0
-    correlations = [bits_size_correlation(run) for run in mine]
+    correlations = [bits_size_correlation(run.client_columns) for run in mine]
     assert rows[0]["bits_size_correlation"]["mean"] == pytest.approx(np.mean(correlations))
-    assert np.isfinite(mine[0].queues).all()
-    assert np.isnan(runs[-1].queues).all()
+    assert np.isfinite(mine[0].round_columns["participation_queue"]).all()
+    assert np.isnan(runs[-1].round_columns["participation_queue"]).all()
 
 
 def test_bits_and_sizes_are_correlated_within_rounds() -> None:
     from scipy.stats import spearmanr
 
-    run = plan_run(build_world(load_scenario("quick"), 1), "qccf", StatisticsModel(load_scenario("quick")))
+    run = plan_run(build_world(load_scenario("quick"), 1), "qccf")
     each = []
-    for bits, on in zip(run.num_bits, run.participated, strict=True):
+    for bits, on in zip(run.by_round("num_bits"), run.by_round("participated"), strict=True):
         if on.sum() > 2:
-            sizes = run.world.dataset_sizes[on]
+            sizes = run.dataset_sizes[on]
             each.append(spearmanr(bits[on], sizes).statistic if np.ptp(bits[on]) else 0.0)
-    assert bits_size_correlation(run) == pytest.approx(np.mean(each))
+    assert bits_size_correlation(run.client_columns) == pytest.approx(np.mean(each))
 
 
 def test_constant_and_trace_statistics(tmp_path: Path) -> None:
     sizes = np.full(10, 100.0)
-    constant = StatisticsModel(load_scenario("quick", ["statistics.weight_range=0.7", "statistics.loss=2.0"]))
-    statistics, losses = constant.at(5, sizes)
-    assert set(statistics.weight_ranges) == {0.7}
-    assert set(losses) == {2.0}
+    constant = StatisticsModel(load_scenario("quick", ["statistics.weight_range=0.7", "statistics.loss=2.0"]), sizes)
+    assert set(constant.known(5).weight_ranges) == {0.7}
+    assert set(constant.losses(5)) == {2.0}
     path = tmp_path / "trace.csv"
     path.write_text("round,client,weight_range\n0,1,1.0\n10,1,2.0\n0,3,5.0\n")
-    traced = StatisticsModel(load_scenario("quick", ["statistics.model=trace", f"statistics.trace={path}"]))
-    statistics, _ = traced.at(4, sizes)
-    assert statistics.weight_ranges.tolist() == pytest.approx([0.4, 1.4, 0.4, 5.0] + [0.4] * 6)
-    assert traced.at(99, sizes)[0].weight_ranges[1] == 2.0
-    bundled = StatisticsModel(load_scenario("femnist", ["statistics.model=trace", "statistics.trace=growing-weights"]))
-    assert bundled.at(0, sizes)[0].weight_ranges[0] == 0.2
-    assert bundled.at(99, sizes)[0].weight_ranges[0] == 0.65
+    traced = StatisticsModel(load_scenario("quick", ["statistics.model=trace", f"statistics.trace={path}"]), sizes)
+    assert traced.known(4).weight_ranges.tolist() == pytest.approx([0.4, 1.4, 0.4, 5.0] + [0.4] * 6)
+    assert traced.known(99).weight_ranges[1] == 2.0
+    bundled = StatisticsModel(
+        load_scenario("femnist", ["statistics.model=trace", "statistics.trace=growing-weights"]), sizes
+    )
+    assert bundled.known(0).weight_ranges[0] == 0.2
+    assert bundled.known(99).weight_ranges[0] == 0.65
 
 
 @pytest.mark.parametrize(
@@ -91,12 +95,12 @@ def test_bad_traces_get_a_sentence(tmp_path: Path, text: str, words: str) -> Non
     path = tmp_path / "trace.csv"
     path.write_text(text)
     with pytest.raises(ConfigError, match=words):
-        StatisticsModel(load_scenario("quick", ["statistics.model=trace", f"statistics.trace={path}"]))
+        check_trace(load_scenario("quick", ["statistics.model=trace", f"statistics.trace={path}"]))
 
 
 def test_missing_trace() -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
-        StatisticsModel(load_scenario("quick", ["statistics.model=trace", "statistics.trace=none.csv"]))
+        check_trace(load_scenario("quick", ["statistics.model=trace", "statistics.trace=none.csv"]))
 
 
 def test_plan_writes_json_and_a_figure_and_shows_a_table(tmp_path: Path, capsys) -> None:

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qccf.cli.engines import add_engine, build_engine, check_engine, with_cores
-from qccf.cli.options import Subparsers, add_scenario, add_training, execution_of, settings_of
+from qccf.cli.options import Subparsers, add_scenario, add_training, execution_of, settings_of, warn
 from qccf.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from qccf.jobs.training import TrainingJob
-    from qccf.runtimes.simulator import Run
 
 MAX_SEEDS = 1000
 
@@ -39,12 +38,13 @@ def add_parser(commands: Subparsers) -> None:
 def compare_command(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from qccf.cli.checks import check_scenario
     from qccf.cli.queue_view import print_outcome, print_start, run_with_view
     from qccf.core.files import require_writable
     from qccf.jobs.training import training_job
-    from qccf.learning.datasets import data_folder, require_dataset
+    from qccf.learning.datasets import data_folder
     from qccf.policies.registry import POLICIES
+    from qccf.rounds.setup import check_scenario
+    from qccf.runtimes.simulator import resolved_scenario
     from qccf.runtimes.tensorboard import tensorboard_class
     from qccf.settings.loading import load_scenario
     from qccf.settings.schema import PAPERS_CODEC
@@ -53,20 +53,20 @@ def compare_command(options: argparse.Namespace) -> int:
     if not 1 <= options.seeds <= MAX_SEEDS:
         raise ConfigError(f"--seeds {options.seeds} is out of range: give 1 to {MAX_SEEDS}.")
     scenario = with_cores(load_scenario(options.scenario, [*settings_of(options), *execution_of(options)]), options)
+    data_dir = data_folder(options.data_dir)
+    scenario = resolved_scenario(scenario, None if options.address else data_dir, warn)
     codec = scenario.codec.name if "name" in scenario.codec.model_fields_set else PAPERS_CODEC
     policies = options.policies.split(",") if options.policies else list(POLICIES)
     codecs = options.codecs.split(",") if options.codecs else [codec]
     seeds = range(scenario.federation.seed, scenario.federation.seed + options.seeds)
     scenarios = [
-        scenario.with_policy(policy).with_codec(codec).with_seed(seed)
+        scenario.replaced(policy={"name": policy}, codec={"name": codec}, federation={"seed": seed})
         for seed, policy, codec in itertools.product(seeds, policies, codecs)
     ]
     for one in scenarios:
         check_scenario(one)
     if options.tensorboard:
         tensorboard_class()
-    data_dir = data_folder(options.data_dir)
-    require_dataset(scenario.data.dataset, data_dir)
     out: Path = options.out or Path("runs") / f"compare-{Path(options.scenario).stem}"
     require_writable(out)
     jobs = [training_job(one, out, data_dir, tensorboard=options.tensorboard) for one in scenarios]
@@ -85,38 +85,21 @@ def _print_results(console: "Console", out: Path, jobs: "Sequence[TrainingJob]")
     from qccf.core.files import write_text_whole, write_whole
     from qccf.jobs.training import cached_dataset
     from qccf.report.figures.run import run_figures
+    from qccf.rounds.run import run_labels
+    from qccf.rounds.run_folder import read_run
 
     scenario = jobs[0].scenario
     dataset = cached_dataset(scenario.data.dataset, jobs[0].data_dir)
-    runs = _read_runs(jobs)
+    runs = [read_run(job.folder) for job in jobs]
     summaries = [run.summary for run in runs]
     write_text_whole(out / "summary.json", json.dumps(summaries, indent=2) + "\n")
     for name, figure in run_figures(runs, scenario, dataset).items():
         write_whole(out / "figures" / f"{name}.png", figure.savefig)
     seeds = len({run.seed for run in runs})
     title = f"{dataset.name}, {scenario.federation.rounds} rounds, {seeds} seed{'s' * (seeds > 1)}"
-    console.print(results_table(title, [run.label for run in runs], summaries))
+    console.print(results_table(title, run_labels(runs), summaries))
     floor_j = sum(summary["floor_j"] for summary in summaries) / len(summaries)
     console.print(f"Floor: {floor_j:.3g} J for computing alone at the lowest frequency, with nothing sent.")
     if dataset.synthetic:
         console.print(f"Data: {dataset.source}.", style="yellow")
     console.print(f"Written: {out}", soft_wrap=True)
-
-
-def _read_runs(jobs: "Sequence[TrainingJob]") -> "list[Run]":
-    import numpy as np
-
-    from qccf.paper.records import read_record
-    from qccf.runtimes.simulator import Run
-
-    records = [read_record(job.folder) for job in jobs]
-    codecs, policies = ({getattr(record, key) for record in records} for key in ("codec", "policy"))
-    runs = []
-    for record in records:
-        parts = [record.policy] * (len(policies) > 1 or len(codecs) == 1) + [record.codec] * (len(codecs) > 1)
-        summary = {**record.summary, "label": ", ".join(parts)}
-        weights = np.zeros(0, dtype=np.float32)
-        runs.append(
-            Run(record.policy, record.codec, record.seed, record.rounds, record.clients, weights, summary, True)
-        )
-    return runs

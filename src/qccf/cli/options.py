@@ -1,6 +1,7 @@
 """Options that several commands share, and the settings that they stand for."""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TypeAlias
 
@@ -61,3 +62,8 @@ def execution_of(options: argparse.Namespace) -> list[str]:
 def _given(options: argparse.Namespace, keys: dict[str, str]) -> list[str]:
     values = {key: getattr(options, name, None) for name, key in keys.items()}
     return [f"{key}={value}" for key, value in values.items() if value is not None]
+
+
+def warn(sentence: str) -> None:
+    """Print a warning on standard error."""
+    print(f"qccf: {sentence}", file=sys.stderr)

@@ -37,12 +37,12 @@ def add_parser(commands: Subparsers) -> None:
 def plan_command(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from qccf.cli.checks import check_scenario
     from qccf.cli.tables import plan_table
     from qccf.core.files import require_writable, write_text_whole, write_whole
     from qccf.policies.registry import POLICIES
+    from qccf.rounds.setup import check_scenario
     from qccf.rounds.world import build_world
-    from qccf.runtimes.planner import plan, plan_to_json, summarise
+    from qccf.runtimes.planner import plan, plan_summary, plan_to_json, planned_scenario
     from qccf.settings.loading import load_scenario
     from qccf.settings.schema import PAPERS_CODEC
 
@@ -54,10 +54,10 @@ def plan_command(options: argparse.Namespace) -> int:
             f"qccf: codec.name = {scenario.codec.name!r} is ignored: a plan uses the paper's codec, {PAPERS_CODEC!r}",
             file=sys.stderr,
         )
-    scenario = scenario.with_codec(PAPERS_CODEC)
+    scenario = planned_scenario(scenario)
     policies = list(dict.fromkeys(options.policies or [*POLICIES, scenario.policy.name]))
     for name in policies:
-        check_scenario(scenario.with_policy(name))
+        check_scenario(scenario.replaced(policy={"name": name}))
     for seed in range(1, options.seeds):
         build_world(scenario, scenario.federation.seed + seed)
     out: Path = options.out or Path("runs") / f"plan-{Path(options.scenario).stem}"
@@ -86,7 +86,7 @@ def plan_command(options: argparse.Namespace) -> int:
         return 0
     console = Console()
     title = f"{options.scenario}: {scenario.federation.rounds} rounds, {options.seeds} cells, no training"
-    console.print(plan_table(title, summarise(runs)))
+    console.print(plan_table(title, plan_summary(runs)))
     console.print(
         "±: standard deviation over cells (energy), uploads (upload, bits) or rounds (round, active). "
         "Active: clients that take part; late: uploads past the deadline; bits vs size: rank correlation of bits and "

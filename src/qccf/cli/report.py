@@ -55,7 +55,8 @@ def report_command(options: argparse.Namespace) -> int:
 
     from qccf.core.files import require_writable
     from qccf.paper.diagnosis import NOTES
-    from qccf.paper.records import find_runs, find_studies
+    from qccf.paper.families import find_studies
+    from qccf.rounds.run_folder import find_runs
 
     folders: list[Path] = options.folders
     manifests: list[Manifest] = []
@@ -117,11 +118,12 @@ def _merge_manifests(manifests: "Sequence[Manifest]") -> "Manifest":
 def write_report(out: Path, found: Found, manifest: "Manifest", *, notes: Sequence[Path]) -> "Report":
     """Write the page, and its figures into the folder `figures` beside it; `notes` that do not exist are skipped."""
     from qccf.core.files import write_text_whole, write_whole
-    from qccf.paper.records import read_record, read_study
+    from qccf.paper.families import read_study
     from qccf.report.page.build import build_report
+    from qccf.rounds.run_folder import read_run
 
     notes_text = "\n\n".join(path.read_text(encoding="utf-8") for path in notes if path.is_file())
-    records, varied = ([read_record(path) for path in paths] for paths in (found.runs, found.varied))
+    records, varied = ([read_run(path) for path in paths] for paths in (found.runs, found.varied))
     report = build_report(records, [read_study(path) for path in found.studies], manifest, notes_text, varied)
     for name, data in report.files.items():
         write_whole(out.parent / "figures" / name, partial(_write_bytes, data))

@@ -7,7 +7,8 @@ from rich.live import Live
 from rich.table import Table
 
 from qccf.cli.tables import clock, number
-from qccf.runtimes.simulator import Progress
+from qccf.runtimes.simulator import RoundEvent
+from qccf.settings.loading import Scenario
 
 PLAIN_LINES = 20
 """Maximum number of lines that a run prints without a terminal, not counting the first and the last round."""
@@ -27,12 +28,12 @@ class LiveView:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def update(self, progress: Progress) -> None:
-        self._seconds.append(progress.round_seconds)
-        last, total = progress.ledger.last, progress.scenario.federation.rounds
+    def update(self, event: RoundEvent) -> None:
+        self._seconds.append(event.round_seconds)
+        last, total = event.ledger.last, event.scenario.federation.rounds
         table = Table.grid(padding=(0, 2))
         rows = {
-            "round": f"{last['round'] + 1} of {total}, {clock(self._eta(progress))} left",
+            "round": f"{last['round'] + 1} of {total}, {clock(self._eta(event))} left",
             "test accuracy": number(last["test_accuracy"], ".1%"),
             "training loss": number(last["train_loss"]),
             "energy so far": f"{last['cumulative_energy_j']:.4g} J",
@@ -40,15 +41,14 @@ class LiveView:
             "participants": f"{last['participants']}, {last['missed']} missed the deadline",
             "queues λ1, λ2": f"{number(last['participation_queue'])}, {number(last['quantization_queue'])}",
         }
-        name = f"[bold]{progress.policy}[/], codec {progress.scenario.codec.name}, seed {progress.seed}"
-        table.add_row("[bold]policy", name)
+        table.add_row("[bold]policy", _run_name(event.scenario))
         for label, value in rows.items():
             table.add_row(label, value)
         self._live.update(table)
 
-    def _eta(self, progress: Progress) -> float:
+    def _eta(self, event: RoundEvent) -> float:
         recent = self._seconds[-5:]
-        return (progress.scenario.federation.rounds - len(progress.ledger)) * sum(recent) / len(recent)
+        return (event.scenario.federation.rounds - len(event.ledger)) * sum(recent) / len(recent)
 
 
 class PlainView:
@@ -63,18 +63,22 @@ class PlainView:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def update(self, progress: Progress) -> None:
-        last, total = progress.ledger.last, progress.scenario.federation.rounds
+    def update(self, event: RoundEvent) -> None:
+        last, total = event.ledger.last, event.scenario.federation.rounds
         done = int(last["round"]) + 1
         if done not in (1, total) and done % math.ceil(total / PLAIN_LINES):
             return
         line = (
-            f"{progress.policy}, codec {progress.scenario.codec.name}, seed {progress.seed}: round {done}/{total}, "
+            f"{_run_name(event.scenario)}: round {done}/{total}, "
             f"accuracy {number(last['test_accuracy'], '.1%')}, loss {number(last['train_loss'])}, "
             f"{last['cumulative_energy_j']:.4g} J, bits {number(last['mean_bits'])}, "
-            f"{last['participants']} participants, {last['missed']} missed the deadline, {progress.round_seconds:.2f} s"
+            f"{last['participants']} participants, {last['missed']} missed the deadline, {event.round_seconds:.2f} s"
         )
         self._console.print(line, soft_wrap=True, highlight=False)
+
+
+def _run_name(scenario: Scenario) -> str:
+    return f"{scenario.policy.name}, codec {scenario.codec.name}, seed {scenario.federation.seed}"
 
 
 def round_view(console: Console) -> LiveView | PlainView:

@@ -1,12 +1,11 @@
 """`qccf run`."""
 
 import argparse
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from qccf.cli.options import Subparsers, add_scenario, add_training, execution_of, settings_of
+from qccf.cli.options import Subparsers, add_scenario, add_training, execution_of, settings_of, warn
 from qccf.core.errors import ConfigError
 
 
@@ -27,14 +26,14 @@ def add_parser(commands: Subparsers) -> None:
 def run_command(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from qccf.cli.checks import check_scenario
     from qccf.cli.round_view import round_view
     from qccf.cli.tables import results_table
     from qccf.core.files import require_writable, write_whole
     from qccf.jobs.names import file_name
     from qccf.learning.datasets import data_folder, load_dataset
     from qccf.report.figures.run import run_figures
-    from qccf.runtimes.simulator import simulate
+    from qccf.rounds.setup import check_scenario
+    from qccf.runtimes.simulator import resolved_scenario, simulate
     from qccf.settings.loading import load_scenario
 
     if options.resume is not None:
@@ -42,9 +41,10 @@ def run_command(options: argparse.Namespace) -> int:
     else:
         scenario = load_scenario(options.scenario, [*settings_of(options), *execution_of(options)])
     if options.policy:
-        scenario = scenario.with_policy(options.policy)
+        scenario = scenario.replaced(policy={"name": options.policy})
     name = f"{Path(options.scenario).stem}-{file_name(scenario.policy.name)}-seed{scenario.federation.seed}"
     out: Path = options.resume or options.out or Path("runs") / name
+    scenario = resolved_scenario(scenario, data_folder(options.data_dir), warn)
     check_scenario(scenario)
     require_writable(out)
     dataset = load_dataset(scenario.data.dataset, data_folder(options.data_dir), seed=0)
@@ -60,7 +60,7 @@ def run_command(options: argparse.Namespace) -> int:
             out=out,
             dataset=dataset,
             callbacks=callbacks,
-            warn=lambda sentence: print(f"qccf: {sentence}", file=sys.stderr),
+            warn=warn,
         )
     for figure_name, figure in run_figures([run], scenario, dataset).items():
         write_whole(out / "figures" / f"{figure_name}.png", figure.savefig)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qccf.cli.engines import add_engine, build_engine, check_engine, with_cores
-from qccf.cli.options import Subparsers, add_data_dir
+from qccf.cli.options import Subparsers, add_data_dir, warn
 from qccf.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -70,21 +70,21 @@ def _jobs(grid: "Grid", runs: Path, options: argparse.Namespace) -> "list[Job]":
 
         return [plan_job(scenario, runs, measured=grid.kind == "measure") for scenario in grid.scenarios]
     from qccf.jobs.training import training_job
-    from qccf.learning.datasets import data_folder, require_dataset
+    from qccf.learning.datasets import data_folder
+    from qccf.runtimes.simulator import resolved_scenario
 
     data_dir = data_folder(options.data_dir)
-    if options.address is None:  # the nodes of another cluster have their own data
-        for name in dict.fromkeys(scenario.data.dataset for scenario in grid.scenarios):
-            require_dataset(name, data_dir)
-    return [training_job(with_cores(scenario, options), runs, data_dir) for scenario in grid.scenarios]
+    elsewhere = options.address is not None  # the nodes of another cluster have their own data
+    resolved = [resolved_scenario(scenario, None if elsewhere else data_dir, warn) for scenario in grid.scenarios]
+    return [training_job(with_cores(scenario, options), runs, data_dir) for scenario in resolved]
 
 
 def _check(grid: "Grid") -> None:
     """Find errors in any scenario before the first run."""
-    from qccf.cli.checks import check_scenario
-    from qccf.runtimes.planner import StatisticsModel
+    from qccf.rounds.setup import check_scenario
+    from qccf.rounds.sources import check_trace
 
     for scenario in grid.scenarios:
         check_scenario(scenario)
         if grid.kind != "train":
-            StatisticsModel(scenario)
+            check_trace(scenario)

@@ -15,18 +15,25 @@ import numpy as np
 from qccf.control.pairs import PairModel
 from qccf.control.problem import Allocation, RoundProblem, empty_allocation
 from qccf.core.contracts import FloatArray, IntArray
+from qccf.core.options import option
 
 
 @dataclass(frozen=True)
 class GeneticSettings:
-    """Paper: N_pop, s_max, p_c, p_m, ι. `elitism` is the number of best chromosomes kept unchanged, 0 in the paper."""
+    """Options of the genetic algorithm. Paper: N_pop, s_max, p_c, p_m, ι."""
 
-    population: int = 50
-    generations: int = 50
-    crossover_probability: float = 0.9
-    mutation_probability: float = 0.05
-    fitness_exponent: float = 1.0
-    elitism: int = 0
+    population: int = option(50, "chromosomes per generation, N_pop", ge=2, le=100_000)
+    generations: int = option(50, "number of generations, s_max", ge=1, le=100_000)
+    crossover_probability: float = option(0.9, "probability that two parents are crossed, p_c", ge=0, le=1)
+    mutation_probability: float = option(0.05, "probability that a gene mutates, p_m", ge=0, le=1)
+    fitness_exponent: float = option(1.0, "exponent of the fitness, ι", gt=0, le=100)
+    elitism: int = option(0, "best chromosomes that are kept unchanged; the paper keeps none", ge=0, le=100_000)
+
+    def __post_init__(self) -> None:
+        if self.elitism >= self.population:
+            raise ValueError(
+                f"elitism = {self.elitism} leaves no room for children in population = {self.population}: lower it"
+            )
 
 
 def solve_genetic(

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from qccf.core.contracts import FloatArray, IntArray
+from qccf.core.contracts import BoolArray, FloatArray, IntArray
 
 _PRUNE_RATIO = 3
 """Prune if there are more than this many clients per channel. With fewer, pruning costs more than it saves."""
@@ -48,3 +48,8 @@ def match_everyone(costs: FloatArray) -> tuple[float, IntArray] | None:
         return None
     total = float(costs[rows, columns].sum())
     return (total, columns.astype(np.int64)) if np.isfinite(total) else None
+
+
+def fastest_channels(rates_bps: FloatArray, usable: BoolArray) -> IntArray:
+    """Channels for the greatest total rate over usable pairs; -1 for a client that gets none."""
+    return cheapest_matching(np.where(usable, -rates_bps, 0.0))[1]

@@ -14,7 +14,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-State = dict[str, Any]
+PolicyState = dict[str, Any]
 """A policy's whole memory: plain values that survive ``json.dumps`` and ``json.loads`` unchanged."""
 
 MAX_NUM_BITS = 32
@@ -143,14 +143,14 @@ class Policy(Protocol):
     A policy is built as ``Class(constants, rounds=…, **options)``.
     """
 
-    def init(self, statistics: Statistics) -> State:
+    def init(self, statistics: Statistics) -> PolicyState:
         """The state before the first round, from the statistics probed at the initial model."""
         ...
 
-    def decide(self, state: State, observation: Observation, rng: np.random.Generator) -> Decision:
+    def decide(self, state: PolicyState, observation: Observation, rng: np.random.Generator) -> Decision:
         """The decision for one round."""
         ...
 
-    def update(self, state: State, decision: Decision, outcome: Outcome) -> State:
+    def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
         """The state after the round."""
         ...

@@ -21,18 +21,19 @@ def require_writable(folder: Path) -> None:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Refuse a folder in which another process works; a process that ends, however it does, lets go of it."""
-    require_writable(folder)
-    with (folder / ".lock").open("w") as lock:
-        try:
-            import fcntl
+    """Hold the folder's lock; refuse a folder that another process holds. The lock ends with its process."""
+    from filelock import FileLock, Timeout
 
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # not on this system
-            pass
-        except OSError:
-            raise QccfError(f"another process works in {folder}: stop it, or name another folder.") from None
+    require_writable(folder)
+    lock = FileLock(folder / ".lock", blocking=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise QccfError(f"another process works in {folder}: stop it, or name another folder.") from None
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:

@@ -1,44 +1,114 @@
-"""How a name in the config becomes a class: an entry of a table, or a user's own as `module:Class`."""
+"""Named entries of one kind (policies, codecs, datasets, models, path losses), and how a name becomes an entry.
 
+An entry is one line: its name and either the object itself or "module:attribute", which is imported on first use. A
+user's own entry needs no line: its name is "module:attribute", importable from the current folder.
+"""
+
+import difflib
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from qccf.core.errors import ConfigError
 
 T = TypeVar("T")
 
 
-def find(kind: str, name: str, table: Mapping[str, Callable[..., T]], methods: Sequence[str] = ()) -> Callable[..., T]:
-    """What the name stands for; `methods` are those that one of the user's own must have."""
-    return table[name] if name in table else _load(kind, name, table, methods)
+class Registry(MutableMapping[str, T]):
+    """`methods` are the methods that a user's own entry must have; `call` shows how an entry is called."""
+
+    def __init__(
+        self, kind: str, entries: Mapping[str, T | str], *, methods: Sequence[str] = (), call: str = ""
+    ) -> None:
+        self.kind = kind
+        self._entries: dict[str, T | str] = dict(entries)
+        self._methods = tuple(methods)
+        self._call = call
+
+    def find(self, name: str) -> T:
+        """The entry of that name, or the user's own "module:attribute"."""
+        if name in self._entries:
+            return self[name]
+        if not is_own(name):
+            close = difflib.get_close_matches(name, self._entries, n=1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            raise ConfigError(
+                f"{self.kind} {name!r} is not one of {', '.join(self._entries)}; {hint}Name one of your own as "
+                "module:Class."
+            )
+        return self._checked(name)
+
+    def build(self, name: str, *arguments: Any, **options: Any) -> Any:
+        """Call the entry. Options that it does not accept are refused with one sentence."""
+        entry = cast(Any, self.find(name))
+        try:
+            return entry(*arguments, **options)
+        except TypeError as error:
+            raise ConfigError(
+                f"{self.kind} {name!r} cannot be built with options {options}: {error}; a {self.kind} is called as "
+                f"{self._call}."
+            ) from None
+
+    def _checked(self, name: str) -> T:
+        try:
+            found = _imported(name)
+        except Exception as error:  # a user's module may fail in any way while it is imported
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise ConfigError(
+                f"{self.kind} {name!r} cannot be loaded ({reason}): it must be importable from the current folder."
+            ) from None
+        missing = [method for method in self._methods if not callable(getattr(found, method, None))]
+        if missing:
+            raise ConfigError(
+                f"{self.kind} {name!r} has no {', no '.join(missing)}; a {self.kind} has {', '.join(self._methods)}."
+            )
+        return cast(T, found)
+
+    def __getitem__(self, name: str) -> T:
+        entry = self._entries[name]
+        return cast(T, _imported(entry)) if isinstance(entry, str) else entry
+
+    def __setitem__(self, name: str, entry: T | str) -> None:
+        self._entries[name] = entry
+
+    def __delitem__(self, name: str) -> None:
+        del self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
 
 
-def build(kind: str, name: str, factory: Callable[..., T], call: str, **options: Any) -> T:
-    """Call the factory; options that it does not take get a sentence with how it is called."""
+def is_own(name: str) -> bool:
+    """Whether a name has the form "module:attribute" of a user's own entry."""
+    module, colon, attribute = name.partition(":")
+    return bool(module and colon and attribute)
+
+
+def _imported(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    with _current_folder_importable():
+        return getattr(importlib.import_module(module), attribute)
+
+
+@contextmanager
+def _current_folder_importable() -> Iterator[None]:
+    """Put the current folder on the import path, and take it off again."""
+    folder = str(Path.cwd())
+    if folder in sys.path:
+        yield
+        return
+    sys.path.insert(0, folder)
     try:
-        return factory(**options)
-    except TypeError as error:
-        raise ConfigError(
-            f"{kind} {name!r} cannot be built with options {options}: {error}; a {kind} is called as {call}."
-        ) from None
-
-
-def _load(kind: str, name: str, table: Mapping[str, Any], methods: Sequence[str]) -> Any:
-    module_name, colon, attribute = name.partition(":")
-    if not colon or not module_name or not attribute:
-        raise ConfigError(f"{kind} {name!r} is not one of {', '.join(table)}; name one of your own as module:Class.")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found = getattr(importlib.import_module(module_name), attribute)
-    except Exception as error:  # a user's module may fail in any way while it is imported
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise ConfigError(f"{kind} {name!r} cannot be loaded ({reason}): it must be importable from here.") from None
-    missing = [method for method in methods if not callable(getattr(found, method, None))]
-    if missing:
-        raise ConfigError(f"{kind} {name!r} has no {', no '.join(missing)}; a {kind} has {', '.join(methods)}.")
-    return found
+        yield
+    finally:
+        with suppress(ValueError):
+            sys.path.remove(folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from qccf.core.errors import ConfigError
-from qccf.settings.loading import Scenario, place_setting, read_settings, read_toml, scenario_from_dict, settings_key
+from qccf.settings.loading import Scenario, place_setting, read_settings, read_toml, run_digest, scenario_from_dict
 from qccf.settings.schema import PAPERS_CODEC
 
 Kind = Literal["train", "plan", "measure"]
@@ -105,7 +105,7 @@ def _scenario(base: dict[str, Any], changes: tuple[dict[str, Any], ...], kind: K
             f"codec = {scenario.codec.name!r} needs training; runs without training use {PAPERS_CODEC!r}: "
             'set kind = "train", or leave out the codec.'
         )
-    return scenario.with_codec(PAPERS_CODEC)
+    return scenario.replaced(codec={"name": PAPERS_CODEC})
 
 
 def _require_distinct(scenarios: tuple[Scenario, ...]) -> None:
@@ -113,7 +113,7 @@ def _require_distinct(scenarios: tuple[Scenario, ...]) -> None:
     seen: set[str] = set()
     for scenario in scenarios:
         policy, seed = scenario.policy.name, scenario.federation.seed
-        key = settings_key(scenario, policy, seed)
+        key = run_digest(scenario)
         if key in seen:
             raise ConfigError(
                 f"the grid makes the same run twice (policy {policy}, seed {seed}): remove the repeated value, "

@@ -2,14 +2,13 @@
 
 import re
 
-from qccf.settings.loading import Scenario, settings_key
+from qccf.settings.loading import Scenario, run_digest
 
 
 def run_name(scenario: Scenario) -> str:
     """Policy, codec, seed and a digest of the settings: readable, and different for different settings."""
     policy, seed = scenario.policy.name, scenario.federation.seed
-    digest = settings_key(scenario, policy, seed)[:12]
-    return f"{file_name(policy)}-{file_name(scenario.codec.name)}-seed{seed}-{digest}"
+    return f"{file_name(policy)}-{file_name(scenario.codec.name)}-seed{seed}-{run_digest(scenario)[:12]}"
 
 
 def file_name(text: str) -> str:

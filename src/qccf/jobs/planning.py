@@ -1,18 +1,19 @@
 """A run without training as a job, with its time and memory."""
 
-import json
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from qccf._version import __version__
-from qccf.core.files import write_text_whole, write_whole
+from qccf.core.contracts import Decision, Observation, Outcome, Policy, PolicyState, Statistics
 from qccf.jobs.names import run_name
 from qccf.jobs.queue import Job, OnStep
+from qccf.rounds.run_folder import write_run
+from qccf.rounds.setup import build_rules, scenario_codec
+from qccf.rounds.sources import StatisticsModel
 from qccf.rounds.world import build_world
-from qccf.runtimes.planner import PlannedRun, StatisticsModel, bits_size_correlation, plan_run
+from qccf.runtimes.planner import plan_run, run_rounds
 from qccf.settings.loading import Scenario, load_scenario
 from qccf.settings.schema import PAPERS_CODEC
 
@@ -29,21 +30,39 @@ class PlanJob(Job):
             _warm_up(self.scenario)
         before = peak_memory_bytes() if self.measured else 0
         world = build_world(self.scenario, self.scenario.federation.seed)
-        run = plan_run(world, self.scenario.policy.name, StatisticsModel(self.scenario), on_step)
-        after = peak_memory_bytes() if self.measured else 0
-        rounds, summary = round_columns(run), run_summary(run)
+        rules = build_rules(self.scenario, scenario_codec(self.scenario))
+        timed = _TimedPolicy(rules.policy)
+        source = StatisticsModel(self.scenario, world.dataset_sizes)
+        run = run_rounds(world, replace(rules, policy=timed), source, self.scenario, on_step)
         if self.measured:
-            rounds["decision_s"] = run.decision_s
-            summary |= {
-                "decision_s": float(np.median(run.decision_s)),
-                "decision_max_s": float(run.decision_s.max()),
-                "start_memory_bytes": before,
-                "peak_memory_bytes": after,
-            }
-        import pandas as pd  # after the measurement, which must not include its memory
+            run.round_columns["decision_s"] = np.array(timed.seconds)
+            run.summary.update(
+                decision_s=float(np.median(timed.seconds)),
+                decision_max_s=max(timed.seconds),
+                start_memory_bytes=before,
+                peak_memory_bytes=peak_memory_bytes(),
+            )
+        write_run(folder, run)
 
-        write_whole(folder / "rounds.parquet", lambda path: pd.DataFrame(rounds).to_parquet(path, index=False))
-        write_text_whole(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
+
+class _TimedPolicy:
+    """A policy that records the time of each of its decisions."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self.seconds: list[float] = []
+
+    def init(self, statistics: Statistics) -> PolicyState:
+        return self._policy.init(statistics)
+
+    def decide(self, state: PolicyState, observation: Observation, rng: np.random.Generator) -> Decision:
+        started = time.perf_counter()
+        decision = self._policy.decide(state, observation, rng)
+        self.seconds.append(time.perf_counter() - started)
+        return decision
+
+    def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
+        return self._policy.update(state, decision, outcome)
 
 
 def plan_job(scenario: Scenario, runs: Path, *, measured: bool = False) -> PlanJob:
@@ -67,41 +86,7 @@ def _warm_up(scenario: Scenario) -> None:
     """Decide a round of ten clients with the same policy, so that libraries are loaded before the measurement."""
     kept = {name: getattr(scenario, name) for name in ("policy", "control", "principle", "no_quantization")}
     small = load_scenario("quick", ["federation.rounds=1", f"codec.name={PAPERS_CODEC}"]).model_copy(update=kept)
-    plan_run(build_world(small, 0), small.policy.name, StatisticsModel(small))
-
-
-def round_columns(run: PlannedRun) -> dict[str, Any]:
-    """One row a round, under the names that a training run's ledger has."""
-    uploads = run.participated.sum(axis=1)
-    energy_j = run.energy_j.sum(axis=1)
-    return {
-        "round": np.arange(len(uploads)),
-        "energy_j": energy_j,
-        "compute_energy_j": run.compute_energy_j.sum(axis=1),
-        "cumulative_energy_j": np.cumsum(energy_j),
-        "latency_s": run.latency_s.max(axis=1),
-        "participants": uploads,
-        "missed": run.missed.sum(axis=1),
-        "mean_bits": np.where(uploads > 0, run.num_bits.sum(axis=1) / np.maximum(uploads, 1), np.nan),
-        "participation_queue": run.queues[:, 0],
-        "quantization_queue": run.queues[:, 1],
-    }
-
-
-def run_summary(run: PlannedRun) -> dict[str, Any]:
-    """The run in a few numbers; the names are those of the summary of a training run."""
-    on = run.participated
-    correlation = bits_size_correlation(run)
-    return {
-        "energy_j": float(run.energy_j.sum()),
-        "compute_energy_j": float(run.compute_energy_j.sum()),
-        "mean_latency_s": float(run.latency_s.max(axis=1).mean()),
-        "mean_bits": float(run.num_bits[on].mean()) if on.any() else None,
-        "participation": float(on.mean()),
-        "missed": float(run.missed.sum() / max(on.sum(), 1)),
-        "bits_size_correlation": correlation if np.isfinite(correlation) else None,
-        "version": __version__,
-    }
+    plan_run(build_world(small, 0), small.policy.name)
 
 
 def peak_memory_bytes() -> int:

@@ -1,6 +1,5 @@
 """A training run as a job."""
 
-import json
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,7 +8,8 @@ from pathlib import Path
 from qccf.jobs.names import run_name
 from qccf.jobs.queue import Job, OnStep
 from qccf.learning.datasets import Dataset, load_dataset
-from qccf.runtimes.simulator import Progress, simulate
+from qccf.rounds.run_folder import read_summary
+from qccf.runtimes.simulator import RoundEvent, simulate
 from qccf.settings.loading import Scenario
 
 
@@ -22,15 +22,12 @@ class TrainingJob(Job):
     tensorboard: bool = False
 
     def is_finished(self) -> bool:
-        try:
-            summary = json.loads((self.folder / self.result).read_text(encoding="utf-8"))
-            return bool(summary["finished"]) and summary["rounds"] == self.steps
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
+        summary = read_summary(self.folder) or {}
+        return bool(summary.get("finished")) and summary.get("rounds") == self.steps
 
     def run(self, folder: Path, on_step: OnStep) -> None:
-        def after_round(progress: Progress) -> None:
-            on_step(len(progress.ledger))
+        def after_round(event: RoundEvent) -> None:
+            on_step(len(event.ledger))
 
         callbacks = [after_round]
         if self.tensorboard:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from qccf.core import registry as plugins
+from qccf.core.registry import Registry
 from qccf.learning.fast_convolution.layers import Conv5x5, ConvPoolRelu
 
 
@@ -42,12 +42,21 @@ class Cifar10Cnn(nn.Module):
         return self.head(hidden.flatten(1))
 
 
-MODELS: dict[str, Callable[[], nn.Module]] = {"femnist-cnn": FemnistCnn, "cifar10-cnn": Cifar10Cnn}
+MODELS: Registry[Callable[..., nn.Module]] = Registry(
+    "model", {"femnist-cnn": FemnistCnn, "cifar10-cnn": Cifar10Cnn}, call="Class()"
+)
 
 
 def build_model(name: str, seed: int) -> nn.Module:
     """The model of that name, or a user's own as `module:callable`, with weights drawn from the seed."""
-    factory = plugins.find("model", name, MODELS)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return factory()
+        model: nn.Module = MODELS.build(name)
+        return model
+
+
+def count_parameters(name: str) -> int:
+    """The number of parameters of a model; no memory is allocated for them."""
+    with torch.device("meta"):
+        model: nn.Module = MODELS.build(name)
+    return sum(p.numel() for p in model.parameters())

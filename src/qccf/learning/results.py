@@ -1,4 +1,4 @@
-"""What local training comes to. Apart from the training, so that whoever only passes it on need not load PyTorch."""
+"""The result of local training. This module does not load PyTorch."""
 
 from dataclasses import dataclass
 
@@ -6,16 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 Flat = NDArray[np.float32]
+"""All parameters of a model as one vector."""
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What a client reports beside its model: statistics that cost nothing beyond the training itself.
+class LocalStatistics:
+    """Statistics that a client measures during its training and reports with its upload.
 
-    Over an epoch θ moves by η times the sum of its mini-batch gradients, so their mean is known from where the epoch
-    began and ended. G² is the squared norm of that mean (the largest over the epochs), σ² the spread of the mini-batch
-    gradients around it (the mean over the epochs), both with the model moving under them. The loss is that of the first
-    mini-batch, before the first step.
+    Over an epoch θ moves by η times the sum of the mini-batch gradients, so their mean follows from the first and the
+    last θ. G² is the squared norm of that mean (largest over epochs), σ² the variance of the mini-batch gradients
+    around it (mean over epochs). The loss is the one of the first mini-batch, before the first step.
     """
 
     gradient_norm_sq: float
@@ -26,7 +26,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class LocalResult:
-    """A client's model after its local updates, and its report."""
+    """A client's model after its local updates, and its statistics."""
 
     weights: Flat
-    report: Report
+    statistics: LocalStatistics

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from qccf.learning.results import Flat, LocalResult, Report
+from qccf.learning.results import Flat, LocalResult, LocalStatistics
 
 
 class FlatModel:
@@ -82,13 +82,13 @@ def local_update(
         mean_sq = float(mean.dot(mean))
         norms_sq.append(mean_sq)
         variances.append(spread(sum_of_squares, mean_sq, steps))
-    report = Report(
+    statistics = LocalStatistics(
         gradient_norm_sq=max(norms_sq),
         gradient_variance=float(np.mean(variances)),
         weight_range=float(model.weights.abs().max()),
         loss=losses[0],
     )
-    return LocalResult(model.read(), report)
+    return LocalResult(model.read(), statistics)
 
 
 def probe(
@@ -116,13 +116,13 @@ def probe(
         sum_of_squares += float(model.gradients.dot(model.gradients))
     mean = total / num_batches
     mean_sq = float(mean.dot(mean))
-    report = Report(
+    statistics = LocalStatistics(
         gradient_norm_sq=mean_sq,
         gradient_variance=spread(sum_of_squares, mean_sq, num_batches),
         weight_range=float(np.abs(start).max()),
         loss=losses[0],
     )
-    return LocalResult((model.weights - learning_rate * local_updates * mean).cpu().numpy(), report)
+    return LocalResult((model.weights - learning_rate * local_updates * mean).cpu().numpy(), statistics)
 
 
 def batches(num_samples: int, count: int, rng: np.random.Generator) -> list[torch.Tensor]:

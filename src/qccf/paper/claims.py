@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from qccf.paper import findings as measured
+from qccf.paper.families import Family
 from qccf.paper.findings import MISSING, TARGET, Finding
-from qccf.paper.records import Family
 from qccf.paper.verdicts import ENERGY, ROUNDS, Verdict, combined
 from qccf.settings.schema import PAPERS_CODEC
 

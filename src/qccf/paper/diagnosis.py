@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from qccf.core.intervals import estimate
 from qccf.paper.claims import Judged
-from qccf.paper.records import Family, Record, Setting
+from qccf.paper.families import Family, Setting
 from qccf.paper.verdicts import ACCURACY, ENERGY
+from qccf.rounds.run import Run
 
 NOTES = "diagnosis.md"
 ADVANTAGES = ("fastest", "least-energy", "least-energy-to-target", "saves-principle", "saves-same-size")
@@ -66,7 +67,7 @@ def _compared(family: Family, setting: Setting, rival: str) -> str:
     runs = {name: family.of(setting, name) for name in (rival, "qccf")}
     bits, computing, lost = (
         [estimate(of(record) for record in mine).mean for mine in runs.values()]
-        for of in (Record.mean_upload_bits, Record.computing_share, Record.missed_share)
+        for of in (Run.mean_upload_bits, Run.computing_share, Run.missed_share)
     )
     return (
         f"energy {ENERGY.shown(more)}, final accuracy {ACCURACY.shown(better)} against QCCF; {bits[0]:.2f} bits "

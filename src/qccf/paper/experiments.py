@@ -185,7 +185,7 @@ def varied_jobs(
 
 def _run_of(scenario: Scenario, policy: str, seed: int) -> Scenario:
     """The scenario of one policy and of the seed with that index."""
-    return scenario.with_policy(policy).with_seed(scenario.federation.seed + seed)
+    return scenario.replaced(policy={"name": policy}, federation={"seed": scenario.federation.seed + seed})
 
 
 def _cases(figure: str, task: Task, scale: Scale) -> list[tuple[float, float, str]]:

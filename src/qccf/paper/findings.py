@@ -13,7 +13,7 @@ import pandas as pd
 from qccf.core.contracts import FloatArray
 from qccf.core.correlation import relation, relation_within_rounds
 from qccf.core.intervals import Estimate, estimate
-from qccf.paper.records import Family, Record, Setting
+from qccf.paper.families import Family, Setting, setting_of
 from qccf.paper.verdicts import (
     ACCURACY,
     BITS,
@@ -28,6 +28,7 @@ from qccf.paper.verdicts import (
     magnitude,
     ordering,
 )
+from qccf.rounds.run import Run
 
 BASELINES = ("same-size", "principle", "channel-allocate", "no-quantization")
 PAPERS_SAVINGS = {"principle": 0.4821, "same-size": 0.3542}
@@ -61,7 +62,7 @@ class Finding:
     """The baselines that QCCF is not shown to be ahead of, or not by as much as claimed."""
 
 
-def rounds_to(record: Record, target: float) -> int | None:
+def rounds_to(record: Run, target: float) -> int | None:
     """The first round after which the mean of the last three evaluations reaches the target; None if none does."""
     reached = np.flatnonzero(_smoothed(record.accuracy) >= target)
     return int(reached[0]) + 1 if len(reached) else None
@@ -71,12 +72,12 @@ def target_accuracies(family: Family, setting: Setting) -> dict[int, float]:
     """For each seed, the same for every policy."""
     best: dict[int, float] = {}
     for record in family.records:
-        if record.setting == setting:
+        if setting_of(record) == setting:
             best[record.seed] = float(np.fmax(best.get(record.seed, np.nan), record.final_accuracy()))
     return {seed: TARGET * accuracy for seed, accuracy in best.items()}
 
 
-def rounds_ahead(theirs: Record, ours: Record, target: float) -> float:
+def rounds_ahead(theirs: Run, ours: Run, target: float) -> float:
     """By how many rounds we are there first. Who never gets there counts as one round after the last."""
     a, b = rounds_to(theirs, target), rounds_to(ours, target)
     if a is None and b is None:
@@ -84,7 +85,7 @@ def rounds_ahead(theirs: Record, ours: Record, target: float) -> float:
     return float((a or len(theirs.rounds) + 1) - (b or len(ours.rounds) + 1))
 
 
-def energy_saved_to(theirs: Record, ours: Record, target: float) -> float:
+def energy_saved_to(theirs: Run, ours: Run, target: float) -> float:
     """The part of their energy that we save on the way there.
 
     A baseline that never gets there has spent at least all its energy, and that is what counts. If we never get there,
@@ -97,7 +98,7 @@ def energy_saved_to(theirs: Record, ours: Record, target: float) -> float:
     return min(0.0, saved) if b is None else saved
 
 
-def energy_saved(theirs: Record, ours: Record) -> float:
+def energy_saved(theirs: Run, ours: Run) -> float:
     """The part of their energy that we save over all rounds."""
     return float(1.0 - ours.energy_j[-1] / theirs.energy_j[-1])
 
@@ -109,7 +110,7 @@ def _smoothed(accuracy: FloatArray) -> FloatArray:
 
 
 def _against(
-    family: Family, a: tuple[Setting, str], b: tuple[Setting, str], difference: Callable[[Record, Record], float]
+    family: Family, a: tuple[Setting, str], b: tuple[Setting, str], difference: Callable[[Run, Run], float]
 ) -> Estimate:
     """`difference(run of a, run of b)`, seed by seed."""
     return estimate(difference(x, y) for x, y in family.paired(a, b))
@@ -134,7 +135,7 @@ def _ahead(
     return Finding(setting.beta_label, before + listed + after, ordering(answers.values()), measures, setting, rivals)
 
 
-def to_target(family: Family, lead: Callable[[Record, Record, float], float], quantity: Quantity) -> list[Finding]:
+def to_target(family: Family, lead: Callable[[Run, Run, float], float], quantity: Quantity) -> list[Finding]:
     findings = []
     for setting in family.comparisons():
         targets = target_accuracies(family, setting)
@@ -234,7 +235,7 @@ def late_slowdown(family: Family) -> list[Finding]:
     return findings
 
 
-def _last_third_gain(record: Record) -> float:
+def _last_third_gain(record: Run) -> float:
     smooth = _smoothed(record.accuracy)
     return float(smooth[-1] - smooth[-max(1, len(smooth) // 3) - 1]) if len(smooth) > 3 else np.nan
 
@@ -246,9 +247,9 @@ def over_weights(family: Family) -> list[Finding]:
     columns = [{record.seed: record for record in family.of(setting, "qccf")} for setting in settings]
     seeds = sorted(set.intersection(*(set(column) for column in columns)))
     weights = np.array([s.energy_weight for s in settings])
-    measures: dict[str, Callable[[Record], float]] = {
+    measures: dict[str, Callable[[Run], float]] = {
         "energy ~ V": lambda r: float(r.energy_j[-1]),
-        "accuracy ~ V": Record.final_accuracy,
+        "accuracy ~ V": Run.final_accuracy,
     }
     findings = []
     for part, of in measures.items():
@@ -280,7 +281,7 @@ def flat_accuracy(family: Family) -> list[Finding]:
     return findings
 
 
-def _relation_to_sizes(record: Record, column: str, *, varying_only: bool = False) -> float:
+def _relation_to_sizes(record: Run, column: str, *, varying_only: bool = False) -> float:
     rounds, sizes, values = (_column(record.uploads, name) for name in ("round", "dataset_size", column))
     return relation_within_rounds(rounds.astype(int), sizes, values, varying_only=varying_only)
 
@@ -289,17 +290,17 @@ def _column(frame: pd.DataFrame, name: str) -> FloatArray:
     return frame[name].to_numpy(dtype=float)
 
 
-def bits_over_rounds(record: Record) -> float:
+def bits_over_rounds(record: Run) -> float:
     """How a round's mean bits go with its number."""
     return relation(_column(record.rounds, "round"), record.mean_bits)
 
 
-def bits_over_sizes(record: Record) -> float:
+def bits_over_sizes(record: Run) -> float:
     """How bits go with dataset sizes among the uploads of a round."""
     return _relation_to_sizes(record, "num_bits")
 
 
-def relations(part: str, expected: dict[str, int], of: Callable[[Record], float], family: Family) -> list[Finding]:
+def relations(part: str, expected: dict[str, int], of: Callable[[Run], float], family: Family) -> list[Finding]:
     """Rank correlations policy by policy; `expected` is the sign that the paper gives, 0 for no relation."""
     findings = []
     for setting in family.comparisons():

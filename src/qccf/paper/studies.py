@@ -1,35 +1,35 @@
-"""Two questions that decisions alone answer: what the paper's own solvers cost, and what the savings hang on.
+"""Two studies without training: what the paper's own solvers cost, and what the savings depend on.
 
-Nothing is trained; the statistics come from the model in the scenario, as in `qccf plan`.
+The statistics come from the scenario, as in `qccf plan`.
 """
 
-import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from qccf.core.contracts import Decision, Observation, State
+from qccf.core.contracts import Decision, Observation, Outcome, Policy, PolicyState, Statistics
 from qccf.core.files import write_text_whole
-from qccf.core.streams import stream
 from qccf.devices.cost import settle
 from qccf.jobs.queue import Job, OnStep
-from qccf.policies.qccf import Qccf
-from qccf.policies.registry import build_policy
+from qccf.policies.principle import Principle
+from qccf.rounds.run import Run
+from qccf.rounds.setup import build_policy, build_rules, scenario_codec
+from qccf.rounds.sources import StatisticsModel
 from qccf.rounds.world import build_world
-from qccf.runtimes.planner import PlannedRun, StatisticsModel, plan_run
-from qccf.settings.loading import Scenario, load_scenario
+from qccf.runtimes.planner import plan_run, run_rounds
+from qccf.settings.loading import Scenario, digest, load_scenario
 from qccf.settings.schema import PAPERS_CODEC
 
 RESULT = "study.json"
 PART = "part.json"
-"""The cells that a study has got through, until it has its result."""
+"""The cells that an unfinished study has completed."""
 
-Cell = dict[str, dict[str, Any]]
-"""Quantity → policy or solver → value."""
+Measurements = dict[str, dict[str, Any]]
+"""Quantity → policy or solver → value, in one cell."""
 
 # The paper's own pair first. Its closed form takes one Taylor step from a client's last bits in Case 5.
 SOLVERS: dict[str, tuple[str, str]] = {
@@ -42,7 +42,7 @@ CELL_SIZES = ((10, 10), (10, 5), (30, 15), (60, 30))
 
 @dataclass(frozen=True)
 class Factor:
-    """A setting that the paper leaves open, and the values to try; the default is among them."""
+    """A setting that the paper does not state, and the values to try; the default is among them."""
 
     name: str
     key: str
@@ -62,32 +62,16 @@ FACTORS = (
 )
 PAYERS = {
     "client": ("principle", "the client, until the deadline; the upload is lost"),
-    "nobody": ("qccf.paper.studies:SparedPrinciple", "nobody: who would be late is left out beforehand"),
+    "nobody": ("qccf.paper.studies:SparedPrinciple", "nobody: clients that would be late are left out in advance"),
     "late": ("qccf.paper.studies:PatientPrinciple", "the client, to the end; the late upload counts"),
 }
 
 
-class _Principle:
-    """Principle with another rule for uploads that would be late."""
+class SparedPrinciple(Principle):
+    """Clients that cannot meet the deadline are left out and spend nothing."""
 
-    def __init__(self, constants: Any, *, rounds: int, **options: Any) -> None:
-        from qccf.policies.principle import Principle
-
-        self.constants = constants
-        self._rule = Principle(constants, rounds=rounds, **options)
-
-    def init(self, statistics: Any) -> State:
-        return self._rule.init(statistics)
-
-    def update(self, state: State, decision: Decision, outcome: Any) -> State:
-        return self._rule.update(state, decision, outcome)
-
-
-class SparedPrinciple(_Principle):
-    """Who cannot make the deadline is not invited, and spends nothing."""
-
-    def decide(self, state: State, observation: Observation, rng: np.random.Generator) -> Decision:
-        decision = self._rule.decide(state, observation, rng)
+    def decide(self, state: PolicyState, observation: Observation, rng: np.random.Generator) -> Decision:
+        decision = super().decide(state, observation, rng)
         late = settle(decision, observation, self.constants).missed
         return Decision(
             np.where(late, -1, decision.channels),
@@ -96,11 +80,11 @@ class SparedPrinciple(_Principle):
         )
 
 
-class PatientPrinciple(_Principle):
+class PatientPrinciple(Principle):
     """The server waits: a late client computes at full speed and uploads to the end."""
 
-    def decide(self, state: State, observation: Observation, rng: np.random.Generator) -> Decision:
-        return replace(self._rule.decide(state, observation, rng), deadline_exempt=True)
+    def decide(self, state: PolicyState, observation: Observation, rng: np.random.Generator) -> Decision:
+        return replace(super().decide(state, observation, rng), deadline_exempt=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,18 +97,15 @@ class SavingsStudy(Job):
     result: ClassVar[str] = RESULT
 
     def run(self, folder: Path, on_step: OnStep) -> None:
-        model = StatisticsModel(self.scenario)
         principle = PAYERS[str(self.value)][0] if self.factor == FACTORS[-1].name else "principle"
         policies = {"qccf": "qccf", "principle": principle, "same-size": "same-size"}
 
-        def cell(seed: int) -> Cell:
+        def cell(seed: int) -> Measurements:
             world = build_world(self.scenario, seed)
-            runs = {name: plan_run(world, policy, model) for name, policy in policies.items()}
+            runs = {name: plan_run(world, policy) for name, policy in policies.items()}
             return {
-                "energy_j": {name: float(run.energy_j.sum()) for name, run in runs.items()},
-                "missed": {
-                    name: float(run.missed.sum() / max(run.participated.sum(), 1)) for name, run in runs.items()
-                },
+                quantity: {name: run.summary[quantity] for name, run in runs.items()}
+                for quantity in ("energy_j", "missed")
             }
 
         measured = _cell_by_cell(folder, self.scenario, self.steps, cell, on_step)
@@ -140,15 +121,13 @@ class SolverStudy(Job):
     result: ClassVar[str] = RESULT
 
     def run(self, folder: Path, on_step: OnStep) -> None:
-        model = StatisticsModel(self.scenario)
-
-        def cell(seed: int) -> Cell:
-            runs = {name: plan_run(build_world(self._with(name), seed), "qccf", model) for name in ("exact", *SOLVERS)}
+        def cell(seed: int) -> Measurements:
+            runs = {name: plan_run(build_world(self._with(name), seed), "qccf") for name in ("exact", *SOLVERS)}
             return {
-                "energy_j": {name: float(run.energy_j.sum()) for name, run in runs.items()},
+                "energy_j": {name: run.summary["energy_j"] for name, run in runs.items()},
                 "mean_bits": {name: _mean_bits(run) for name, run in runs.items()},
-                "participation": {name: float(run.participated.mean()) for name, run in runs.items()},
-                "gap_j": self._gaps_j(seed, model),
+                "participation": {name: run.summary["participation"] for name, run in runs.items()},
+                "gap_j": self._gaps_j(seed),
             }
 
         measured = _cell_by_cell(folder, self.scenario, self.steps, cell, on_step)
@@ -163,29 +142,39 @@ class SolverStudy(Job):
 
     def _with(self, name: str) -> Scenario:
         solver, inner = SOLVERS.get(name, ("assignment", "exact"))
-        control = self.scenario.control.model_copy(update={"solver": solver, "inner": inner})
-        return self.scenario.model_copy(update={"control": control})
+        return self.scenario.replaced(control={"solver": solver, "inner": inner})
 
-    def _gaps_j(self, seed: int, model: StatisticsModel) -> dict[str, float]:
-        """What each pair leaves on the table a round, (J - J of the exact decision)/V, on the exact one's rounds."""
+    def _gaps_j(self, seed: int) -> dict[str, float]:
+        """Mean of (J - J of the exact decision)/V per round for each pair of solvers, in the exact policy's rounds."""
         world = build_world(self.scenario, seed)
-        exact = build_policy("qccf", self.scenario)
-        others = {name: build_policy("qccf", self._with(name)) for name in SOLVERS}
-        assert isinstance(exact, Qccf)
-        statistics, _ = model.at(0, world.dataset_sizes)
-        state = exact.init(statistics)
-        totals = dict.fromkeys(SOLVERS, 0.0)
-        rounds = self.scenario.federation.rounds
-        for n in range(rounds):
-            statistics, losses = model.at(n, world.dataset_sizes)
-            observation = world.observe(n, statistics)
-            rng = stream(seed, "policy", "qccf", n)
-            decision = exact.decide(state, observation, rng)
-            for name, other in others.items():
-                totals[name] += _objective(other.decide(state, observation, rng)) - _objective(decision)
-            outcome = settle(decision, observation, self.scenario.constants(), losses=losses)
-            state = exact.update(state, decision, outcome)
-        return {name: total / rounds / self.scenario.control.energy_weight for name, total in totals.items()}
+        scenario = self.scenario.replaced(federation={"seed": seed})
+        rules = build_rules(scenario, scenario_codec(scenario))
+        others = {name: build_policy("qccf", self._with(name), rules.constants) for name in SOLVERS}
+        watched = _WatchedPolicy(rules.policy, others)
+        run_rounds(world, replace(rules, policy=watched), StatisticsModel(scenario, world.dataset_sizes), scenario)
+        rounds, weight = scenario.federation.rounds, scenario.control.energy_weight
+        return {name: total / rounds / weight for name, total in watched.excess.items()}
+
+
+class _WatchedPolicy:
+    """A policy that also asks others for their decision, and sums by how much their J exceeds its own."""
+
+    def __init__(self, policy: Policy, others: dict[str, Policy]) -> None:
+        self._policy = policy
+        self._others = others
+        self.excess = dict.fromkeys(others, 0.0)
+
+    def init(self, statistics: Statistics) -> PolicyState:
+        return self._policy.init(statistics)
+
+    def decide(self, state: PolicyState, observation: Observation, rng: np.random.Generator) -> Decision:
+        decision = self._policy.decide(state, observation, rng)
+        for name, other in self._others.items():
+            self.excess[name] += _objective(other.decide(state, observation, rng)) - _objective(decision)
+        return decision
+
+    def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
+        return self._policy.update(state, decision, outcome)
 
 
 def study_jobs(seeds: int, rounds: int, studies: Path, *, brief: bool) -> list[SavingsStudy | SolverStudy]:
@@ -201,7 +190,7 @@ def study_jobs(seeds: int, rounds: int, studies: Path, *, brief: bool) -> list[S
         size = [f"federation.num_clients={clients}", f"radio.num_channels={channels}"]
         scenario, cells = load_scenario("femnist", [*base, *size]), min(seeds, 10)
         label = f"solvers, {clients} × {channels}"
-        folder = studies / f"solvers-{_key(scenario, cells)}"
+        folder = studies / f"solvers-{digest(scenario.model_dump(), cells)[:12]}"
         jobs.append(SolverStudy(label=label, folder=folder, steps=cells, step_kind=label, scenario=scenario))
     for factor in FACTORS:
         for value in factor.values[:: 2 if brief and len(factor.values) > 3 else 1]:
@@ -210,7 +199,7 @@ def study_jobs(seeds: int, rounds: int, studies: Path, *, brief: bool) -> list[S
             jobs.append(
                 SavingsStudy(
                     label=f"savings, {factor.name} = {value}",
-                    folder=studies / f"savings-{_key(scenario, factor.name, value, seeds)}",
+                    folder=studies / f"savings-{digest(scenario.model_dump(), factor.name, value, seeds)[:12]}",
                     steps=seeds,
                     step_kind="savings",
                     scenario=scenario,
@@ -222,11 +211,11 @@ def study_jobs(seeds: int, rounds: int, studies: Path, *, brief: bool) -> list[S
 
 
 def _cell_by_cell(
-    folder: Path, scenario: Scenario, seeds: int, measure: Callable[[int], Cell], on_step: OnStep
+    folder: Path, scenario: Scenario, seeds: int, measure: Callable[[int], Measurements], on_step: OnStep
 ) -> dict[str, dict[str, list[Any]]]:
-    """What is measured in each cell, as lists over cells. Goes on after the last cell of an interrupted study."""
+    """The measurements of all cells, as lists over cells. Resumes after the last completed cell."""
     part = folder / PART
-    cells: list[Cell] = json.loads(part.read_text(encoding="utf-8")) if part.exists() else []
+    cells: list[Measurements] = json.loads(part.read_text(encoding="utf-8")) if part.exists() else []
     for k in range(len(cells), seeds):
         cells.append(measure(scenario.federation.seed + k))
         write_text_whole(part, json.dumps(cells))
@@ -242,15 +231,8 @@ def _objective(decision: Decision) -> float:
     return decision.certificate.objective
 
 
-def _mean_bits(run: PlannedRun) -> list[float | None]:
-    uploads = run.participated.sum(axis=1)
-    sums: Sequence[int] = run.num_bits.sum(axis=1)
-    return [float(total / count) if count else None for total, count in zip(sums, uploads, strict=True)]
-
-
-def _key(scenario: Scenario, *rest: Any) -> str:
-    text = json.dumps([scenario.model_dump(), *rest], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+def _mean_bits(run: Run) -> list[float | None]:
+    return [None if np.isnan(bits) else float(bits) for bits in run.mean_bits]
 
 
 def _write(folder: Path, **result: Any) -> None:

@@ -1,26 +1,26 @@
-"""Channel-Allocate: as many bits as the channels allow."""
+"""Channel-Allocate: as many bits as the channels can carry."""
 
 import numpy as np
 
 from qccf.control.matching import cheapest_matching
-from qccf.core.contracts import Constants, Decision, FloatArray, Observation, Outcome, State, Statistics
+from qccf.core.contracts import Constants, Decision, FloatArray, Observation, Outcome, PolicyState, Statistics
 from qccf.devices.cost import slowest_frequency_hz, training_cycles
 from qccf.quantization.costs import most_bits, payload_bits
 
 
 class ChannelAllocate:
-    """Channels so that the total of the largest feasible bits is greatest; then those bits, as slowly as possible.
+    """Maximises the total of the largest feasible bits, then runs each CPU as slowly as the deadline allows.
 
-    Paper: Section VI, baseline (b). Between allocations with the same total the faster links are taken.
+    Paper: Section VI, baseline (b). Among allocations with the same total it prefers faster links.
     """
 
     def __init__(self, constants: Constants, *, rounds: int) -> None:
         self.constants = constants
 
-    def init(self, statistics: Statistics) -> State:
+    def init(self, statistics: Statistics) -> PolicyState:
         return {}
 
-    def decide(self, state: State, observation: Observation, rng: np.random.Generator) -> Decision:
+    def decide(self, state: PolicyState, observation: Observation, rng: np.random.Generator) -> Decision:
         c = self.constants
         cycles = training_cycles(observation.statistics.dataset_sizes, c)
         most = most_bits(self._room_bits(observation.rates_bps, cycles), observation.statistics, c)
@@ -36,10 +36,10 @@ class ChannelAllocate:
         frequencies_hz[rows] = slowest_frequency_hz(cycles[rows], upload_s, c)
         return Decision(channels, num_bits, frequencies_hz)
 
-    def update(self, state: State, decision: Decision, outcome: Outcome) -> State:
+    def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
         return state
 
     def _room_bits(self, rates_bps: FloatArray, cycles: FloatArray) -> FloatArray:
-        """What each pair [client, channel] can carry in the time that training at the highest frequency leaves."""
+        """Bits that each pair [client, channel] can carry in the time left after training at the highest frequency."""
         c = self.constants
         return np.asarray(rates_bps * (c.deadline_s - cycles / c.frequency_max_hz)[:, None])

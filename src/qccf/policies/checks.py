@@ -1,22 +1,18 @@
-"""A policy's decision is checked before it is carried out: a plug-in that errs gets a sentence, not a wrong table."""
+"""Checks of what a policy returns: a faulty plug-in gets a sentence, not a wrong result."""
 
 from typing import Any
 
 import numpy as np
 
-from qccf.core.contracts import MAX_NUM_BITS, Constants, Decision, Observation
-from qccf.core.errors import QccfError
+from qccf.core.contracts import MAX_NUM_BITS, Constants, Decision, Observation, Policy, PolicyState
+from qccf.core.errors import PolicyError
 
 
-class PolicyError(QccfError):
-    """A policy that returned something that is no decision."""
-
-
-def checked_decision(decision: Any, observation: Observation, constants: Constants, policy: str) -> Decision:
-    """The decision itself if it keeps C1 to C3, C5 and C8; C4 is settled, not demanded."""
+def checked_decision(decision: Any, observation: Observation, constants: Constants, policy: Policy) -> Decision:
+    """The decision itself if it satisfies C1 to C3, C5 and C8. C4, the deadline, is settled later."""
 
     def refuse(reason: str) -> PolicyError:
-        return PolicyError(f"policy {policy!r} made no valid decision: {reason}.")
+        return PolicyError(f"policy {type(policy).__name__!r} made no valid decision: {reason}.")
 
     if not isinstance(decision, Decision):
         raise refuse(f"it returned {type(decision).__name__}, not a Decision")
@@ -33,15 +29,17 @@ def checked_decision(decision: Any, observation: Observation, constants: Constan
     if len(np.unique(used)) < len(used):
         raise refuse("a channel has more than one client")
     if ((bits < 1) | (bits > MAX_NUM_BITS)).any():
-        raise refuse(f"num_bits must be 1 to {MAX_NUM_BITS} for who takes part")
+        raise refuse(f"num_bits must be 1 to {MAX_NUM_BITS} for participating clients")
     low, high = constants.frequency_min_hz, constants.frequency_max_hz
     if not ((frequencies >= low * (1.0 - 1e-12)) & (frequencies <= high * (1.0 + 1e-12))).all():
-        raise refuse(f"frequencies_hz must lie between {low:g} and {high:g} for who takes part")
+        raise refuse(f"frequencies_hz must be between {low:g} and {high:g} for participating clients")
     return decision
 
 
-def checked_state(state: Any, policy: str) -> dict[str, Any]:
-    """The state itself if it is a plain mapping."""
+def checked_state(state: Any, policy: Policy) -> PolicyState:
+    """The state itself if it is a dict."""
     if not isinstance(state, dict):
-        raise PolicyError(f"policy {policy!r} returned {type(state).__name__} for its state: a state is a dict.")
+        raise PolicyError(
+            f"policy {type(policy).__name__!r} returned {type(state).__name__} for its state: a state is a dict."
+        )
     return state

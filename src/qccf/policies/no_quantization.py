@@ -1,32 +1,47 @@
-"""No Quantization: every model goes up as 32-bit floats."""
+"""No Quantization: every model is uploaded as 32-bit floats."""
+
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from qccf.core.contracts import Constants, Decision, Observation, Outcome, State, Statistics
+from qccf.control.matching import fastest_channels
+from qccf.core.contracts import Constants, Decision, Observation, Outcome, PolicyState, Statistics
+from qccf.core.options import option
 from qccf.devices.cost import slowest_frequency_hz, training_cycles
-from qccf.policies.fastest_channels import fastest_channels
 from qccf.quantization.costs import raw_payload_bits
 
 RAW_BITS = 32
 
 
+@dataclass(frozen=True)
+class NoQuantizationOptions:
+    """Options of the policy no-quantization."""
+
+    enforce_deadline: bool = option(False, "whether only clients that can meet the deadline take part")
+
+
 class NoQuantization:
-    """Channels for the best total rate, slowest CPU, 32-bit weights.
+    """Uses the channels with the greatest total rate, the lowest CPU frequency and 32-bit weights.
 
     At the paper's rates no such upload meets the deadline, so the policy is exempt from it and its late uploads are
-    counted. With `enforce_deadline` only clients that can make it take part, at the slowest frequency that does.
+    counted. With `enforce_deadline` only clients that can meet the deadline take part, at the lowest frequency that
+    meets it.
 
     Paper: Section VI, baseline (a).
     """
 
-    def __init__(self, constants: Constants, *, rounds: int, enforce_deadline: bool = False) -> None:
-        self.constants = constants
-        self.enforce_deadline = enforce_deadline
+    Options = NoQuantizationOptions
+    section = "no_quantization"
 
-    def init(self, statistics: Statistics) -> State:
+    def __init__(self, constants: Constants, *, rounds: int, **options: Any) -> None:
+        self.constants = constants
+        self.enforce_deadline = NoQuantizationOptions(**options).enforce_deadline
+
+    def init(self, statistics: Statistics) -> PolicyState:
         return {}
 
-    def decide(self, state: State, observation: Observation, rng: np.random.Generator) -> Decision:
+    def decide(self, state: PolicyState, observation: Observation, rng: np.random.Generator) -> Decision:
         c = self.constants
         cycles = training_cycles(observation.statistics.dataset_sizes, c)
         with np.errstate(divide="ignore"):
@@ -42,5 +57,5 @@ class NoQuantization:
             channels, np.where(on, RAW_BITS, 0), frequencies_hz, raw=True, deadline_exempt=not self.enforce_deadline
         )
 
-    def update(self, state: State, decision: Decision, outcome: Outcome) -> State:
+    def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
         return state

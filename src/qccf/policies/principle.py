@@ -1,49 +1,74 @@
-"""Principle: DAdaQuant's rule for the bits, blind to the radio.
+"""Principle: DAdaQuant's rule for the bits, which ignores the radio.
 
 Source: R. Hönig, Y. Zhao, R. Mullins, "DAdaQuant", ICML 2022. Paper: Section VI, baseline (c).
 """
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from qccf.core.contracts import MAX_NUM_BITS, Constants, Decision, FloatArray, Observation, Outcome, State, Statistics
+from qccf.control.matching import fastest_channels
+from qccf.core.contracts import (
+    MAX_NUM_BITS,
+    Constants,
+    Decision,
+    FloatArray,
+    Observation,
+    Outcome,
+    PolicyState,
+    Statistics,
+)
+from qccf.core.options import option
 from qccf.devices.cost import slowest_frequency_hz, training_cycles
-from qccf.policies.fastest_channels import fastest_channels
 from qccf.quantization.costs import payload_bits
 
 
+@dataclass(frozen=True)
+class PrincipleOptions:
+    """Options of the policy principle (DAdaQuant)."""
+
+    smoothing: float = option(0.9, "smoothing of the running loss, ψ", ge=0, lt=1)
+    patience: int = option(
+        0, "rounds without progress before the level rises, φ; 0 is a tenth of the rounds", ge=0, le=1_000_000
+    )
+    initial_bits: int = option(3, "bits in the first round", unit="bits", ge=1, le=16)
+    unit: Literal["bits", "intervals"] = option(
+        "bits", "what the rule counts: bits (the paper) or intervals (DAdaQuant)"
+    )
+
+    def __post_init__(self) -> None:
+        if self.patience == 1:
+            raise ValueError(
+                "patience = 1 compares a round with itself: give 2 or more, or 0 for a tenth of the rounds"
+            )
+
+
 class Principle:
-    """A level that rises when the loss stops falling, spread over clients by their data.
+    """Raises a common level when the loss stops falling, and distributes it over clients by their data.
 
-    Channels go by best total rate. A client runs as slowly as its deadline allows; one that cannot make it does not
-    know that beforehand, runs at full speed, and loses its upload.
+    Channels maximise the total rate. A client runs as slowly as its deadline allows. A client that cannot meet the
+    deadline does not know it in advance: it runs at full speed and loses its upload.
 
-    State: the level, the running losses of the last `patience` rounds, how many rounds were seen and when the level
-    last rose.
+    State: the level, the running losses of the last `patience` rounds, the number of rounds seen, and the round of the
+    last rise.
     """
 
-    def __init__(
-        self,
-        constants: Constants,
-        *,
-        rounds: int,
-        smoothing: float = 0.9,
-        patience: int | None = None,
-        initial_bits: int = 3,
-        unit: Literal["bits", "intervals"] = "bits",
-    ) -> None:
-        """`patience` is φ, a tenth of the rounds by default; `unit` says what the rule counts."""
-        self.constants = constants
-        self.smoothing = smoothing
-        self.patience = max(2, rounds // 10 if patience is None else patience)
-        self.unit = unit
-        self.initial_level = initial_bits if unit == "bits" else 2**initial_bits - 1
+    Options = PrincipleOptions
+    section = "principle"
 
-    def init(self, statistics: Statistics) -> State:
+    def __init__(self, constants: Constants, *, rounds: int, **options: Any) -> None:
+        chosen = PrincipleOptions(**options)
+        self.constants = constants
+        self.smoothing = chosen.smoothing
+        self.patience = chosen.patience or max(2, rounds // 10)
+        self.unit = chosen.unit
+        self.initial_level = chosen.initial_bits if chosen.unit == "bits" else 2**chosen.initial_bits - 1
+
+    def init(self, statistics: Statistics) -> PolicyState:
         return {"level": self.initial_level, "running_losses": [], "rounds_seen": 0, "last_rise": 0}
 
-    def decide(self, state: State, observation: Observation, rng: np.random.Generator) -> Decision:
+    def decide(self, state: PolicyState, observation: Observation, rng: np.random.Generator) -> Decision:
         c = self.constants
         channels = fastest_channels(observation.rates_bps, observation.rates_bps > 0.0)
         rows = np.flatnonzero(channels >= 0)
@@ -59,7 +84,7 @@ class Principle:
             frequencies_hz[rows] = np.minimum(needed_hz, c.frequency_max_hz)
         return Decision(channels, num_bits, frequencies_hz)
 
-    def update(self, state: State, decision: Decision, outcome: Outcome) -> State:
+    def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
         measured = np.isfinite(outcome.losses) & (outcome.statistics.dataset_sizes > 0)
         if not measured.any():
             return state

@@ -1,10 +1,10 @@
-"""QCCF: bits, clients, channels and frequencies decided together, round by round.
+"""QCCF: decides bits, clients, channels and frequencies together in each round.
 
 Paper: Section V.
 """
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,44 +13,47 @@ from qccf.control.channels_genetic import GeneticSettings
 from qccf.control.problem import RoundProblem
 from qccf.control.queues import Queues, advance, warm_start
 from qccf.control.solve import Inner, Solver, solve_round
-from qccf.core.contracts import Constants, Decision, Observation, Outcome, State, Statistics
+from qccf.core.contracts import Constants, Decision, Observation, Outcome, PolicyState, Statistics
+from qccf.core.options import option
+
+
+@dataclass(frozen=True)
+class QccfOptions:
+    """Options of the policies qccf and same-size. V and ε2 are constants of the round's problem."""
+
+    data_budget: Literal["auto"] | float = option(
+        "auto", 'budget of the data term, ε1; "auto" measures it after every round', ge=0, le=1e15
+    )
+    participation_margin: float = option(
+        0.01, "start of λ1 above ε1, as a share of the data term with all clients", gt=0, le=1e3
+    )
+    quantization_margin: float = option(0.5, "start of λ2 above ε2", gt=0, le=1e6)
+    solver: Solver = option("assignment", "solver for clients and channels")
+    inner: Inner = option("exact", "solver for bits and frequency of one client on one channel")
+    genetic: GeneticSettings = option(GeneticSettings(), "options of the genetic solver")
 
 
 class Qccf:
     """The paper's policy.
 
-    State: the two queues, the budgets they are held against, and each client's last bits.
+    State: the two queues, the measured budget ε1, and each client's last bits.
     """
 
-    def __init__(
-        self,
-        constants: Constants,
-        *,
-        rounds: int,
-        solver: Solver = "assignment",
-        inner: Inner = "exact",
-        fixed_data_budget: bool = False,
-        participation_margin: float = 0.01,
-        quantization_margin: float = 0.5,
-        genetic: dict[str, Any] | None = None,
-    ) -> None:
-        """`fixed_data_budget` takes ε1 from the constants; otherwise it is measured anew after every round."""
-        self.constants = constants
-        self.solver: Solver = solver
-        self.inner: Inner = inner
-        self.fixed_data_budget = fixed_data_budget
-        self.participation_margin = participation_margin
-        self.quantization_margin = quantization_margin
-        self.genetic = GeneticSettings(**(genetic or {}))
+    Options = QccfOptions
+    section = "control"
 
-    def init(self, statistics: Statistics) -> State:
-        statistics = self.believed(statistics)
+    def __init__(self, constants: Constants, *, rounds: int, **options: Any) -> None:
+        self.constants = constants
+        self.options = QccfOptions(**options)
+
+    def init(self, statistics: Statistics) -> PolicyState:
+        statistics = self.assumed(statistics)
         constants = replace(self.constants, data_budget=self._data_budget(statistics))
         queues = warm_start(
             statistics,
             constants,
-            participation_margin=self.participation_margin,
-            quantization_margin=self.quantization_margin,
+            participation_margin=self.options.participation_margin,
+            quantization_margin=self.options.quantization_margin,
         )
         return {
             "participation_queue": queues.participation,
@@ -59,21 +62,21 @@ class Qccf:
             "last_num_bits": [0] * statistics.num_clients,
         }
 
-    def decide(self, state: State, observation: Observation, rng: np.random.Generator) -> Decision:
-        known = replace(observation, statistics=self.believed(observation.statistics))
+    def decide(self, state: PolicyState, observation: Observation, rng: np.random.Generator) -> Decision:
+        known = replace(observation, statistics=self.assumed(observation.statistics))
         constants = replace(self.constants, data_budget=state["data_budget"])
         problem = RoundProblem(known, constants, state["participation_queue"], state["quantization_queue"])
         return solve_round(
             problem,
-            solver=self.solver,
-            inner=self.inner,
+            solver=self.options.solver,
+            inner=self.options.inner,
             rng=rng,
-            genetic=self.genetic,
+            genetic=self.options.genetic,
             last_bits=np.array(state["last_num_bits"]),
         )
 
-    def update(self, state: State, decision: Decision, outcome: Outcome) -> State:
-        statistics = self.believed(outcome.statistics)
+    def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
+        statistics = self.assumed(outcome.statistics)
         queues = advance(
             Queues(state["participation_queue"], state["quantization_queue"]),
             outcome.arrived,
@@ -91,16 +94,16 @@ class Qccf:
         }
 
     def _data_budget(self, statistics: Statistics) -> float:
-        """ε1: the least that the data term can be, with everybody present.
+        """ε1: the least value of the data term, reached when all clients take part.
 
-        It follows the gradients. Held at its first value it would let λ1 sink below it once gradients have shrunk, and
-        from then on nobody would take part.
+        It follows the gradients. If it kept its first value, λ1 would fall below it once the gradients have shrunk,
+        and no client would take part from then on.
         """
-        if self.fixed_data_budget:
-            return self.constants.data_budget
+        if self.options.data_budget != "auto":
+            return self.options.data_budget
         everybody = np.ones(statistics.num_clients, dtype=bool)
         return bound.data_term(everybody, statistics, self.constants)
 
-    def believed(self, statistics: Statistics) -> Statistics:
-        """The statistics that the policy decides by; a variant may believe less than the truth."""
+    def assumed(self, statistics: Statistics) -> Statistics:
+        """The statistics that the decision uses; a variant may replace them by assumptions."""
         return statistics

@@ -1,4 +1,4 @@
-"""Same-Size: QCCF for a server that takes all datasets to be as large as the largest."""
+"""Same-Size: QCCF for a server that assumes that all datasets are as large as the largest."""
 
 from dataclasses import replace
 
@@ -9,11 +9,11 @@ from qccf.policies.qccf import Qccf
 
 
 class SameSize(Qccf):
-    """Decides as if every dataset had the largest size; the energy that is spent is that of the true sizes.
+    """Decides as if every dataset had the largest size; the energy is charged for the true sizes.
 
     Paper: Section VI, baseline (d).
     """
 
-    def believed(self, statistics: Statistics) -> Statistics:
+    def assumed(self, statistics: Statistics) -> Statistics:
         sizes = statistics.dataset_sizes
         return replace(statistics, dataset_sizes=np.full_like(sizes, sizes.max()))

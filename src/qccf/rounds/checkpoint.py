@@ -1,7 +1,7 @@
-"""Where a run can go on from: everything a round hands to the next, and the ledger so far.
+"""Checkpoints: everything that a round passes to the next, and the ledger so far.
 
-A checkpoint is one .npz file (no pickles) with a fingerprint of the run that it belongs to and a checksum over all of
-it. It is written whole or not at all, and the one before is kept.
+A checkpoint is one .npz file without pickles. It holds a fingerprint of its run and a checksum over all its arrays. It
+is written whole or not at all, and the previous one is kept.
 """
 
 import hashlib
@@ -15,31 +15,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qccf.core.contracts import Statistics
-from qccf.core.errors import QccfError
+from qccf.core.errors import CheckpointError, RunFolderError
 from qccf.core.files import write_whole
-from qccf.rounds.ledger import Ledger
-from qccf.rounds.round import Server
+from qccf.rounds.ledger import Columns, Ledger
+from qccf.rounds.round import ServerState
 
 KEPT = 2
+FORMAT = 2
+"""Raised whenever a checkpoint of the version before can no longer be read."""
 
 
-class CheckpointError(QccfError):
-    """A checkpoint that cannot be used, with the reason."""
-
-
-def save(folder: Path, server: Server, ledger: Ledger, fingerprint: str) -> Path:
-    """Write the checkpoint of a round and drop all but the last ones."""
-    known = {name.name: getattr(server.statistics, name.name) for name in fields(Statistics)}
+def save(folder: Path, state: ServerState, ledger: Ledger, fingerprint: str) -> Path:
+    """Write the checkpoint of a round and remove all but the last ones."""
+    assert state.weights is not None
+    known = {one.name: getattr(state.statistics, one.name) for one in fields(Statistics)}
     arrays: dict[str, NDArray[Any]] = {
-        "weights": server.weights,
-        **{f"statistics/{name}": array for name, array in known.items() if array is not None},
-        **{f"rounds/{name}": column for name, column in ledger.rounds().items()},
-        **{f"clients/{name}": column for name, column in ledger.clients().items()},
+        "weights": state.weights,
+        **{f"known/{name}": array for name, array in known.items() if array is not None},
+        **{f"{table}/{name}": column for table, columns in ledger.tables().items() for name, column in columns.items()},
     }
-    header = {"fingerprint": fingerprint, "round_index": server.round_index, "policy_state": server.policy_state}
+    header = {
+        "format": FORMAT,
+        "fingerprint": fingerprint,
+        "round_index": state.round_index,
+        "policy_state": state.policy_state,
+    }
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     arrays["checksum"] = np.frombuffer(_digest(arrays), dtype=np.uint8)
-    path = folder / f"round-{server.round_index:06d}.npz"
+    path = folder / f"round-{state.round_index:06d}.npz"
 
     def write(temporary: Path) -> None:
         with temporary.open("wb") as file:
@@ -51,7 +54,7 @@ def save(folder: Path, server: Server, ledger: Ledger, fingerprint: str) -> Path
     return path
 
 
-def load(path: Path, fingerprint: str) -> tuple[Server, Ledger]:
+def load(path: Path, fingerprint: str) -> tuple[ServerState, Ledger]:
     """Read a checkpoint and check that it is whole and belongs to this run."""
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
@@ -62,25 +65,31 @@ def load(path: Path, fingerprint: str) -> tuple[Server, Ledger]:
         raise CheckpointError(f"{path.name} is cut short or damaged.") from None
     if checksum != _digest(arrays):
         raise CheckpointError(f"{path.name} is damaged: its checksum does not match.")
+    if header.get("format") != FORMAT:
+        raise RunFolderError(
+            f"{path} was written by another version of qccf (format {header.get('format', 1)}, not {FORMAT}): resume "
+            "the run with that version, or start it again in another folder."
+        )
     if header["fingerprint"] != fingerprint:
         raise CheckpointError(f"{path.name} belongs to another config, policy or seed.")
-    parts: dict[str, dict[str, NDArray[Any]]] = {"rounds": {}, "clients": {}, "statistics": {}}
+    tables: dict[str, Columns] = {"rounds": {}, "clients": {}, "statistics": {}, "known": {}}
     for name, column in arrays.items():
         table, slash, key = name.partition("/")
         if slash:
-            parts[table][key] = column
-    server = Server(header["round_index"], arrays["weights"], header["policy_state"], Statistics(**parts["statistics"]))
-    return server, Ledger.restored(parts["rounds"], parts["clients"])
+            tables[table][key] = column
+    statistics = Statistics(**tables.pop("known"))
+    state = ServerState(header["round_index"], arrays["weights"], header["policy_state"], statistics)
+    return state, Ledger.restored(tables)
 
 
-def latest(folder: Path, fingerprint: str) -> tuple[tuple[Server, Ledger] | None, list[str]]:
-    """The newest checkpoint that can be used, and a sentence for each newer one that cannot."""
+def latest(folder: Path, fingerprint: str) -> tuple[tuple[ServerState, Ledger] | None, list[str]]:
+    """The newest usable checkpoint, and one sentence for each newer one that cannot be used."""
     complaints: list[str] = []
     for path in sorted(folder.glob("round-*.npz"), reverse=True):
         try:
             return load(path, fingerprint), complaints
         except CheckpointError as error:
-            complaints.append(f"{error} The one before is used instead.")
+            complaints.append(f"{error} The previous one is used instead.")
     return None, complaints
 
 

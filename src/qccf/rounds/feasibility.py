@@ -1,7 +1,7 @@
-"""Can anybody ever deliver? Asked before anything runs.
+"""Checks before anything runs that some client can ever upload within the deadline.
 
-Every client is taken at its best: with fading that one draw in a million exceeds, at its highest frequency, with one
-bit a parameter. If none gets through within the deadline even so, no round can ever have a participant.
+Every client is assumed to have fading that only one draw in a million exceeds, its highest frequency, and one bit per
+parameter. If no client meets the deadline even then, no round can ever have a participant.
 """
 
 from dataclasses import replace
@@ -20,14 +20,14 @@ from qccf.wireless.fading import rician_power_quantile
 RARE = 1e-6
 
 TWO_BITS_AT_LEAST = ("model", "update", "block", "update+block")
-"""Codecs that need a sign and a bit for every parameter."""
+"""Codecs that send at least a sign and one bit per parameter."""
 
 ANY_UPLOAD_BITS = 64.0
-"""Of other codecs no more is known before they run than that an upload has a range and a size."""
+"""Other codecs: before they run it is only known that an upload has a range and a size."""
 
 
 def needed_rates_bps(scenario: Scenario, dataset_sizes: FloatArray) -> FloatArray:
-    """The rate at which the smallest upload just meets the deadline at the highest frequency; infinite if none does."""
+    """The rate at which the smallest upload meets the deadline at the highest frequency; infinite if none does."""
     constants = scenario.constants()
     time_left_s = constants.deadline_s - training_cycles(dataset_sizes, constants) / constants.frequency_max_hz
     whole = scenario.codec.name in TWO_BITS_AT_LEAST
@@ -36,7 +36,7 @@ def needed_rates_bps(scenario: Scenario, dataset_sizes: FloatArray) -> FloatArra
 
 
 def require_feasible(scenario: Scenario, cell: Cell, dataset_sizes: FloatArray) -> None:
-    """Refuse a cell in which none of the clients can ever upload, and say what would mend it."""
+    """Refuse a cell in which no client can ever upload, and say which setting would change that."""
     radio = scenario.radio_link()
     luck = rician_power_quantile(1.0 - RARE, rician_k=radio.rician_k, mean_power=radio.fading_mean_power)
     best_bps = radio.rates_bps(cell.mean_gains * luck)
@@ -76,7 +76,7 @@ def _loss_db(scenario: Scenario, distance_m: float) -> float:
 
 
 def _remedies(scenario: Scenario, needed_bps: float) -> str:
-    """What each of three settings would have to be for the median client with average fading."""
+    """The values of three settings, each of which lets the median client upload with average fading."""
     median_m = float(np.sqrt(0.5 * (scenario.cell.radius_m**2 + scenario.cell.distance_min_m**2)))
     radio, constants = scenario.radio_link(), scenario.constants()
     gain = db_to_linear(radio.gain_db - _loss_db(scenario, median_m)) * radio.fading_mean_power
@@ -101,8 +101,8 @@ def _remedies(scenario: Scenario, needed_bps: float) -> str:
         if radio.gain_db + extra_db < MAX_GAIN_DB:
             remedies.append(f"radio.gain_db = {_rounded_up(radio.gain_db + extra_db)}")
     if not remedies:
-        return "no single setting would mend that: shrink the cell or the model"
-    return f"for the median client ({median_m:.0f} m) one of these would do: {', '.join(remedies)}"
+        return "no single setting changes that: shrink the cell or the model"
+    return f"for the median client ({median_m:.0f} m) one of these is enough: {', '.join(remedies)}"
 
 
 def _rounded_up(value: float) -> str:

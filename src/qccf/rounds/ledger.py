@@ -1,25 +1,36 @@
-"""What happened: one row a round, and one row a client and round. Nothing in it depends on the clock."""
+"""The record of a run: one row per round, one row per client and round. Nothing in it depends on the clock.
 
-from typing import TYPE_CHECKING, Any
+A third table holds what the server knew of each client at the start of each round, so that a plan can replay it.
+"""
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.core.contracts import Constants, Decision, FloatArray, Observation, Outcome, State
+from qccf.core.contracts import Constants, Decision, FloatArray, Observation, Outcome, PolicyState, Statistics
 from qccf.quantization.costs import payload_bits, raw_payload_bits
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Columns = dict[str, NDArray[Any]]
 
+STATISTICS = {
+    "dataset_size": "dataset_sizes",
+    "gradient_norm_sq": "gradient_norms_sq",
+    "gradient_variance": "gradient_variances",
+    "weight_range": "weight_ranges",
+    "error_scale": "error_scales",
+    "upload_bits": "upload_bits",
+}
+"""Columns of the statistics table and the fields of `Statistics` that they hold. `upload_bits` has a row of sizes."""
+
 
 class Ledger:
-    """Columns that grow by one round at a time."""
+    """Tables that grow by one round at a time."""
 
     def __init__(self) -> None:
         self._rounds: list[dict[str, float | int]] = []
         self._clients: list[Columns] = []
+        self._statistics: list[Columns] = []
 
     def __len__(self) -> int:
         return len(self._rounds)
@@ -36,16 +47,16 @@ class Ledger:
         outcome: Outcome,
         *,
         sizes_bits: FloatArray,
-        state: State,
+        policy_state: PolicyState,
         constants: Constants,
         accuracy: float,
         loss: float,
     ) -> None:
-        """Add one round. `sizes_bits` are the payloads that were made, `state` is the policy's before the round."""
+        """Add one round. `sizes_bits` are the payloads that were sent, `policy_state` is the one before the round."""
         on = decision.participates
-        spent = self._rounds[-1]["cumulative_energy_j"] if self._rounds else 0.0
+        spent_j = self._rounds[-1]["cumulative_energy_j"] if self._rounds else 0.0
         sizes = outcome.statistics.dataset_sizes
-        heard = np.isfinite(outcome.losses)
+        known = np.isfinite(outcome.losses)
         certificate = decision.certificate
         self._rounds.append(
             {
@@ -53,50 +64,49 @@ class Ledger:
                 "energy_j": float(outcome.energy_j.sum()),
                 "compute_energy_j": float(outcome.compute_energy_j.sum()),
                 "upload_energy_j": float(outcome.upload_energy_j.sum()),
-                "cumulative_energy_j": spent + float(outcome.energy_j.sum()),
+                "cumulative_energy_j": spent_j + float(outcome.energy_j.sum()),
                 "latency_s": float(outcome.latency_s.max()),
                 "participants": int(on.sum()),
                 "arrived": int(outcome.arrived.sum()),
                 "missed": int(outcome.missed.sum()),
                 "mean_bits": float(decision.num_bits[on].mean()) if on.any() else np.nan,
-                "train_loss": float(np.average(outcome.losses[heard], weights=sizes[heard])) if heard.any() else np.nan,
+                "train_loss": float(np.average(outcome.losses[known], weights=sizes[known])) if known.any() else np.nan,
                 "test_accuracy": accuracy,
                 "test_loss": loss,
-                "participation_queue": float(state.get("participation_queue", np.nan)),
-                "quantization_queue": float(state.get("quantization_queue", np.nan)),
+                "participation_queue": float(policy_state.get("participation_queue", np.nan)),
+                "quantization_queue": float(policy_state.get("quantization_queue", np.nan)),
                 "objective": certificate.objective if certificate else np.nan,
                 "certified_gap": certificate.gap if certificate else np.nan,
             }
         )
         self._clients.append(_client_columns(round_index, observation, decision, outcome, sizes_bits, constants))
+        self._statistics.append(_statistics_columns(round_index, observation.statistics))
 
     def truncate(self, rounds: int) -> None:
-        """Forget a round that was recorded but not completed."""
-        del self._rounds[rounds:], self._clients[rounds:]
+        """Drop a round that was recorded but not completed."""
+        del self._rounds[rounds:], self._clients[rounds:], self._statistics[rounds:]
 
-    def rounds(self) -> Columns:
+    def tables(self) -> dict[str, Columns]:
+        """All three tables by name."""
         names = self._rounds[0] if self._rounds else {}
-        return {name: np.array([row[name] for row in self._rounds]) for name in names}
-
-    def clients(self) -> Columns:
-        names = self._clients[0] if self._clients else {}
-        return {name: np.concatenate([part[name] for part in self._clients]) for name in names}
-
-    def frames(self) -> "tuple[pd.DataFrame, pd.DataFrame]":
-        """Rounds and clients as data frames."""
-        import pandas as pd
-
-        return pd.DataFrame(self.rounds()), pd.DataFrame(self.clients())
+        rounds = {name: np.array([row[name] for row in self._rounds]) for name in names}
+        return {"rounds": rounds, "clients": _joined(self._clients), "statistics": _joined(self._statistics)}
 
     @classmethod
-    def restored(cls, rounds: Columns, clients: Columns) -> "Ledger":
-        """The ledger whose columns these are."""
+    def restored(cls, tables: dict[str, Columns]) -> "Ledger":
+        """The ledger that has these tables."""
         ledger = cls()
-        for index in range(len(rounds.get("round", ()))):
+        rounds = tables["rounds"]
+        for index, number in enumerate(rounds.get("round", ())):
             ledger._rounds.append({name: column[index].item() for name, column in rounds.items()})
-            mine = clients["round"] == rounds["round"][index]
-            ledger._clients.append({name: column[mine] for name, column in clients.items()})
+            for parts, name in ((ledger._clients, "clients"), (ledger._statistics, "statistics")):
+                own = tables[name]["round"] == number
+                parts.append({column: values[own] for column, values in tables[name].items()})
         return ledger
+
+
+def _joined(parts: list[Columns]) -> Columns:
+    return {name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else {})}
 
 
 def _client_columns(
@@ -137,3 +147,10 @@ def _client_columns(
         "gradient_variance": after.gradient_variances,
         "weight_range": after.weight_ranges,
     }
+
+
+def _statistics_columns(round_index: int, statistics: Statistics) -> Columns:
+    columns = {column: getattr(statistics, field) for column, field in STATISTICS.items()}
+    count = statistics.num_clients
+    known = {name: values for name, values in columns.items() if values is not None}
+    return {"round": np.full(count, round_index), "client": np.arange(count), **known}

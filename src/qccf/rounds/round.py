@@ -1,11 +1,16 @@
-"""One round, from top to bottom. Paper: the five steps of Section II-A."""
+"""One round, from top to bottom: decide, collect uploads, settle, aggregate, update the policy, record.
+
+The simulator, the planner, the studies and Flower all call `open_round` and `close_round`. They differ only in their
+source of uploads. Paper: the five steps of Section II-A.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
-from qccf.core.contracts import BoolArray, Constants, Decision, Observation, Policy, State, Statistics
+from qccf.core.contracts import BoolArray, Constants, Decision, Observation, Policy, PolicyState, Statistics
 from qccf.core.streams import stream
 from qccf.devices.cost import settle
 from qccf.learning.results import Flat
@@ -13,12 +18,12 @@ from qccf.policies.checks import checked_decision, checked_state
 from qccf.quantization.protocol import Codec
 from qccf.rounds import uplink
 from qccf.rounds.ledger import Ledger
+from qccf.rounds.uplink import Upload
 from qccf.rounds.world import World
-from qccf.runtimes.clients import Clients
 
 
 @dataclass(frozen=True)
-class Rules:
+class RoundRules:
     """What is the same in every round of a run."""
 
     policy: Policy
@@ -29,116 +34,107 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Server:
-    """All that a round hands on to the next."""
+class ServerState:
+    """Everything that a round passes to the next. `weights` is None where nothing is trained."""
 
     round_index: int
-    weights: Flat
-    policy_state: State
+    weights: Flat | None
+    policy_state: PolicyState
     statistics: Statistics
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What was decided for a round, and who is asked to train.
+class OpenRound:
+    """A round's decision, and the clients that are asked to train.
 
-    Where sizes are known beforehand, so is who misses the deadline, and a lost upload is not trained for; the energy
-    is charged all the same. Otherwise everybody trains, and what they really send is settled.
+    Where upload sizes are known in advance, so are the clients that miss the deadline. They are not asked to train,
+    because their upload would be lost; their energy is charged all the same. Otherwise all participants train, and
+    the sizes that they really send are settled.
     """
 
     observation: Observation
     decision: Decision
-    due: BoolArray
+    to_train: BoolArray
 
 
-def run_round(server: Server, rules: Rules, world: World, clients: Clients, ledger: Ledger) -> Server:
-    """Decide, train, upload, aggregate, settle."""
-    n = server.round_index
-    plan = open_round(server, rules, world.observe(n, server.statistics))
-    uploads = clients.train(
-        np.flatnonzero(plan.due),
-        server.weights,
-        n,
-        lambda client, result: uplink.encode(
-            rules.codec,
-            result,
-            server.weights,
-            uplink.told_bits(plan.decision, client),
-            client=client,
-            round_index=n,
-            seed=rules.seed,
-        ),
-    )
-    return close_round(server, rules, plan, uploads, ledger, lambda weights: _evaluate(clients, weights, n))
+class UploadSource(Protocol):
+    """Where uploads and statistics come from: training, a model of the statistics, a trace or a recorded run."""
+
+    def initial_statistics(self) -> Statistics:
+        """Statistics of all clients before the first decision."""
+        ...
+
+    def uploads(self, state: ServerState, opened: OpenRound) -> Mapping[int, Upload]:
+        """The uploads of the clients that are asked to train."""
+        ...
+
+    def evaluate(self, weights: Flat | None, round_index: int) -> tuple[float, float]:
+        """Test accuracy and loss after a round; NaN where nothing is evaluated."""
+        ...
 
 
-def open_round(server: Server, rules: Rules, observation: Observation) -> Plan:
-    """Decide who takes part, where, how fast and with how many bits."""
-    made = rules.policy.decide(server.policy_state, observation, stream(rules.seed, "policy", server.round_index))
-    decision = checked_decision(made, observation, rules.constants, type(rules.policy).__name__)
+def first_state(rules: RoundRules, source: UploadSource, weights: Flat | None = None) -> ServerState:
+    """The state before the first round."""
+    statistics = source.initial_statistics()
+    return ServerState(0, weights, checked_state(rules.policy.init(statistics), rules.policy), statistics)
+
+
+def run_round(state: ServerState, rules: RoundRules, world: World, source: UploadSource, ledger: Ledger) -> ServerState:
+    """One round with uploads from a source."""
+    opened = open_round(state, rules, world.observe(state.round_index, state.statistics))
+    return close_round(state, rules, opened, source.uploads(state, opened), ledger, source.evaluate)
+
+
+def open_round(state: ServerState, rules: RoundRules, observation: Observation) -> OpenRound:
+    """Let the policy decide, and check the decision."""
+    decision = rules.policy.decide(state.policy_state, observation, stream(rules.seed, "policy", state.round_index))
+    decision = checked_decision(decision, observation, rules.constants, rules.policy)
     expected = settle(decision, observation, rules.constants)
-    due = expected.arrived if rules.codec.affine or decision.raw else decision.participates
-    return Plan(observation, decision, due)
+    to_train = expected.arrived if rules.codec.affine or decision.raw else decision.participates
+    return OpenRound(observation, decision, to_train)
 
 
 def close_round(
-    server: Server,
-    rules: Rules,
-    plan: Plan,
-    uploads: Mapping[int, uplink.Upload],
+    state: ServerState,
+    rules: RoundRules,
+    opened: OpenRound,
+    uploads: Mapping[int, Upload],
     ledger: Ledger,
-    evaluate: Callable[[Flat], tuple[float, float]],
-) -> Server:
-    """Settle what was really sent, aggregate what arrived, move the queues, write it down.
+    evaluate: Callable[[Flat | None, int], tuple[float, float]],
+) -> ServerState:
+    """Settle what was sent, aggregate what arrived, update the policy's state, record the round.
 
-    Who was asked to train and sent nothing has failed, whatever the reason.
+    A client that was asked to train and sent nothing has failed, whatever the reason.
     """
-    observation, decision = plan.observation, plan.decision
+    observation, decision = opened.observation, opened.decision
     sizes_bits = uplink.sizes_bits(uploads, observation.num_clients)
-    failed = plan.due & np.isnan(sizes_bits)
+    failed = opened.to_train.copy()
+    failed[list(uploads)] = False
     settled = settle(decision, observation, rules.constants, sizes_bits=sizes_bits, failed=failed)
     arrived = {client: upload for client, upload in uploads.items() if settled.arrived[client]}
-    weights = uplink.aggregate(arrived, server.statistics.dataset_sizes, decision, rules.codec, server.weights)
+    weights = state.weights
+    if weights is not None:
+        weights = uplink.aggregate(arrived, state.statistics.dataset_sizes, decision, rules.codec, weights)
     losses = np.full(observation.num_clients, np.nan)
     for client, upload in arrived.items():
-        losses[client] = upload.report.loss
+        losses[client] = upload.statistics.loss
     reports = {
-        client: (upload.report if client in arrived else None, upload.forecast) for client, upload in uploads.items()
+        client: (upload.statistics if client in arrived else None, upload.forecast)
+        for client, upload in uploads.items()
     }
-    statistics = uplink.heard(server.statistics, reports, safety_margin=rules.safety_margin)
+    statistics = uplink.updated_statistics(state.statistics, reports, safety_margin=rules.safety_margin)
     outcome = replace(settled, statistics=statistics, losses=losses)
-    policy_state = checked_state(
-        rules.policy.update(server.policy_state, decision, outcome), type(rules.policy).__name__
-    )
-    accuracy, loss = evaluate(weights)
+    policy_state = checked_state(rules.policy.update(state.policy_state, decision, outcome), rules.policy)
+    accuracy, loss = evaluate(weights, state.round_index)
     ledger.record(
-        server.round_index,
+        state.round_index,
         observation,
         decision,
         outcome,
         sizes_bits=sizes_bits,
-        state=server.policy_state,
+        policy_state=state.policy_state,
         constants=rules.constants,
         accuracy=accuracy,
         loss=loss,
     )
-    return Server(server.round_index + 1, weights, policy_state, statistics)
-
-
-def first_statistics(clients: Clients, weights: Flat, rules: Rules) -> Statistics:
-    """What everybody reports of the initial model, before the first decision."""
-    codec = rules.codec
-    reports = clients.probe(
-        weights,
-        lambda _, result: (result.report, codec.forecast(uplink.coded_vector(codec, result.weights, weights))),
-    )
-    blank = uplink.unheard(clients.dataset_sizes, codec)
-    return uplink.heard(blank, reports, safety_margin=rules.safety_margin)
-
-
-def _evaluate(clients: Clients, weights: Flat, round_index: int) -> tuple[float, float]:
-    settings = clients.scenario.evaluation
-    last = round_index + 1 == clients.scenario.federation.rounds
-    if last or (round_index + 1) % settings.every == 0:
-        return clients.evaluate(weights, settings.samples)
-    return np.nan, np.nan
+    return ServerState(state.round_index + 1, weights, policy_state, statistics)

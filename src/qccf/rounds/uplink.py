@@ -1,4 +1,4 @@
-"""From a trained model to bytes and back: what a client sends, and what the server makes of all that arrived."""
+"""From a trained model to bytes and back: a client's upload, and the server's aggregation and statistics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import numpy as np
 
 from qccf.core.contracts import MAX_NUM_BITS, Decision, FloatArray, Statistics
 from qccf.core.streams import key
-from qccf.learning.results import Flat, LocalResult, Report
+from qccf.learning.results import Flat, LocalResult, LocalStatistics
 from qccf.quantization.costs import raw_payload_bits
 from qccf.quantization.protocol import Codec, Forecast
 
@@ -17,43 +17,44 @@ RAW = 0
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A payload with its size on the air, what the client reports beside it, and what its next one would cost.
+    """What a client sends: a payload, its statistics, and the forecast for its next upload.
 
-    Where nothing is quantized, `payload` is the model itself and there is no forecast. A server that has decoded a
-    payload to check it may hold the decoded vector instead.
+    `payload` is the model itself where nothing is quantized, and None where nothing was trained (planning). A server
+    that has decoded a payload to check it may hold the decoded vector instead.
+    `size_bits` is the size on the air, NaN to charge the size that was forecast.
     """
 
-    payload: bytes | Flat
+    payload: bytes | Flat | None
     size_bits: float
-    report: Report
+    statistics: LocalStatistics
     forecast: Forecast | None
 
 
 def encode(
     codec: Codec, result: LocalResult, received: Flat, num_bits: int, *, client: int, round_index: int, seed: int
 ) -> Upload:
-    """A client's upload, with the bits that it was told. `received` is the global model that it started from."""
+    """A client's upload. `received` is the global model that its training started from."""
     if num_bits == RAW:
-        return Upload(result.weights, raw_payload_bits(len(received)), result.report, None)
+        return Upload(result.weights, raw_payload_bits(len(received)), result.statistics, None)
     vector = coded_vector(codec, result.weights, received)
     payload = codec.encode(vector, num_bits, key(seed, "quantization", client, round_index))
-    return Upload(payload, float(codec.size_bits(payload)), result.report, codec.forecast(vector))
+    return Upload(payload, float(codec.size_bits(payload)), result.statistics, codec.forecast(vector))
 
 
-def told_bits(decision: Decision, client: int) -> int:
-    """With how many bits that client is told to quantize; RAW where nothing is quantized."""
+def instructed_bits(decision: Decision, client: int) -> int:
+    """The bits that the client must use; RAW where nothing is quantized."""
     return RAW if decision.raw else int(decision.num_bits[client])
 
 
 def warm_up(codec: Codec, num_parameters: int) -> None:
-    """Use every part of the codec once, so that nothing is compiled or imported in a round."""
+    """Use every part of the codec once, so that nothing is compiled or imported during a round."""
     zeros = np.zeros(num_parameters, dtype=np.float32)
     codec.forecast(zeros)
     codec.accumulate(codec.encode(zeros, 1, 0), 1, 0.0, np.zeros(num_parameters))
 
 
 def coded_vector(codec: Codec, weights: Flat, received: Flat) -> Flat:
-    """What the codec codes: the model, or how far it moved."""
+    """The vector that the codec codes: the model, or its difference to the received one."""
     return weights - received if codec.relative else weights
 
 
@@ -79,38 +80,41 @@ def aggregate(
 
 
 def sizes_bits(uploads: Mapping[int, Upload], num_clients: int) -> FloatArray:
-    """What each upload really takes on the air; NaN for a client that made none."""
+    """The size of each upload on the air; NaN where it is not known."""
     sizes = np.full(num_clients, np.nan)
     for client, upload in uploads.items():
         sizes[client] = upload.size_bits
     return sizes
 
 
-def unheard(dataset_sizes: FloatArray, codec: Codec) -> Statistics:
-    """Room for the statistics of clients that have not reported yet."""
+def blank_statistics(dataset_sizes: FloatArray, codec: Codec) -> Statistics:
+    """Statistics of clients that have not reported yet, to be filled by `updated_statistics`."""
     count = len(dataset_sizes)
     norms_sq, variances, ranges, scales = (np.zeros(count) for _ in range(4))
     sizes = None if codec.affine else np.zeros((count, MAX_NUM_BITS))
     return Statistics(dataset_sizes, norms_sq, variances, ranges, scales, sizes)
 
 
-def heard(
-    known: Statistics, reports: Mapping[int, tuple[Report | None, Forecast | None]], *, safety_margin: float
+def updated_statistics(
+    known: Statistics,
+    reports: Mapping[int, tuple[LocalStatistics | None, Forecast | None]],
+    *,
+    safety_margin: float,
 ) -> Statistics:
-    """The statistics with what clients reported; the last known ones stand for the others.
+    """The statistics with the clients' reports; a client without one keeps its last values.
 
-    A forecast may come alone: it goes ahead of its payload, so that a client whose upload proved too large is not told
-    the same bits again and again. Forecast sizes get the margin, and never fall as bits are added.
+    A forecast may come alone: it is sent ahead of its payload, so that a client whose upload was too large is not given
+    the same bits again. Forecast sizes get the margin, and never fall as bits are added.
     """
     norms_sq, variances = known.gradient_norms_sq.copy(), known.gradient_variances.copy()
     ranges = known.weight_ranges.copy()
     scales = None if known.error_scales is None else known.error_scales.copy()
     sizes = None if known.upload_bits is None else known.upload_bits.copy()
-    for client, (report, forecast) in reports.items():
-        if report is not None:
-            norms_sq[client] = report.gradient_norm_sq
-            variances[client] = report.gradient_variance
-            ranges[client] = report.weight_range
+    for client, (statistics, forecast) in reports.items():
+        if statistics is not None:
+            norms_sq[client] = statistics.gradient_norm_sq
+            variances[client] = statistics.gradient_variance
+            ranges[client] = statistics.weight_range
         if forecast is not None and scales is not None:
             scales[client] = forecast.error_scale
         if forecast is not None and forecast.bits is not None and sizes is not None:

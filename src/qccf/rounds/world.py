@@ -1,4 +1,4 @@
-"""The cell and the clients of one seed: everything that all policies of a comparison have in common."""
+"""The cell and the clients of one seed, the same for all policies of a comparison."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from qccf.wireless.cell import Cell, place_clients
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Positions and dataset sizes, fixed for a run; rates are drawn anew each round."""
+    """Positions and dataset sizes are fixed for a run; rates are drawn in each round."""
 
     scenario: Scenario
     seed: int
@@ -21,13 +21,15 @@ class World:
     dataset_sizes: FloatArray
 
     def observe(self, round_index: int, statistics: Statistics) -> Observation:
-        """What the server sees at the start of a round."""
+        """What the server knows at the start of a round."""
         return Observation(self.cell.round_rates_bps(round_index), statistics)
 
 
 def build_world(scenario: Scenario, seed: int, dataset_sizes: FloatArray | None = None) -> World:
-    """Place the clients and draw their dataset sizes, unless these are known; refuse a world in which nobody can ever
-    upload."""
+    """Place the clients, and draw their dataset sizes unless they are given.
+
+    Refuses a world in which no client can ever upload.
+    """
     cell = place_clients(
         scenario.radio_link(),
         num_clients=scenario.federation.num_clients,

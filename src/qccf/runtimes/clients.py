@@ -1,7 +1,7 @@
 """The clients of a run: their data, and threads that train them side by side.
 
-Every client is computed by one thread with one model and no parallelism inside its operations, so that the number of
-workers changes nothing but the time it takes.
+One thread trains a client, with one model and no parallelism inside its operations, so that the number of workers
+changes nothing but the time.
 """
 
 import ctypes
@@ -36,7 +36,8 @@ EVALUATION_BATCH = 500
 
 
 class Clients:
-    """Trains, probes and evaluates. Use as a context manager: the threads end with it."""
+    """Trains, probes and evaluates. Use it as a context manager: inside, PyTorch computes each operation on one thread;
+    afterwards the threads have ended and PyTorch's number of threads is what it was."""
 
     def __init__(self, scenario: Scenario, dataset: Dataset, dataset_sizes: FloatArray, seed: int) -> None:
         self.scenario = scenario
@@ -62,33 +63,35 @@ class Clients:
         for _ in range(self.workers):
             self._models.put(self._fresh_model())
         self._pool = ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,))
-        torch.set_num_threads(1)
-        keep_freed_memory()
+        self._host_threads = torch.get_num_threads()
 
     def __enter__(self) -> "Clients":
+        self._host_threads = torch.get_num_threads()
+        torch.set_num_threads(1)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(self._host_threads)
 
     def initial_weights(self) -> Flat:
         """θ⁰, drawn from the seed."""
         return self._fresh_model().read()
 
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The model's parameter tensors, in the order of the flat vector."""
+        """Names and shapes of the model's parameters, in the order of the flat vector."""
         return {name: tuple(p.shape) for name, p in self._fresh_model().model.named_parameters()}
 
     def layer_sizes(self) -> list[int]:
-        """How many values each of them has."""
+        """The number of values of each parameter tensor."""
         return [math.prod(shape) for shape in self.parameter_shapes().values()]
 
     def train(
         self, who: Iterable[int], weights: Flat, round_index: int, then: Callable[[int, LocalResult], T]
     ) -> dict[int, T]:
-        """The local updates of some clients, and what `then` makes of each result, in the thread that trained it.
+        """Train some clients and pass each result to `then`, in the thread that trained it.
 
-        The largest start first, so that no worker waits long at the end.
+        The largest datasets start first, so that no worker waits long at the end.
         """
         order = sorted(who, key=lambda client: (-len(self.shares[client]), client))
         return self._each(local_update, order, weights, ("batches", round_index), then)
@@ -96,9 +99,8 @@ class Clients:
     def probe(
         self, weights: Flat, then: Callable[[int, LocalResult], T], who: Sequence[int] | None = None
     ) -> dict[int, T]:
-        """The same with everybody's gradients at a standing model. Needed before the first decision."""
-        everybody = range(len(self.shares))
-        return self._each(probe, everybody if who is None else who, weights, ("probe",), then)
+        """Measure gradients at a fixed model, by default of all clients. Needed before the first decision."""
+        return self._each(probe, range(len(self.shares)) if who is None else who, weights, ("probe",), then)
 
     def _each(
         self,
@@ -145,14 +147,7 @@ class Clients:
 
     def _fresh_model(self) -> FlatModel:
         model = build_model(self.scenario.learning.model, self.seed)
-        flat = FlatModel(model, device=self.device, precision=self.precision)
-        stated = self.scenario.learning.num_parameters
-        if flat.size != stated:
-            raise ConfigError(
-                f"learning.num_parameters = {stated:,}, but learning.model = {self.scenario.learning.model!r} has "
-                f"{flat.size:,}: state what the model has."
-            )
-        return flat
+        return FlatModel(model, device=self.device, precision=self.precision)
 
     def _with_model(self, use: Callable[[FlatModel], T]) -> T:
         model = self._models.get()
@@ -163,10 +158,11 @@ class Clients:
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep what one batch frees for the next, in one pool for all threads.
+    """Let the C library keep the memory that one batch frees for the next, in one pool for all threads.
 
-    By default glibc returns large blocks to the system and faults them in again page by page, a fifth of a round's
-    time. Elsewhere than on glibc nothing happens.
+    By default glibc returns large blocks to the system and gets them back page by page, which takes a fifth of a
+    round's time. The setting lasts as long as the process, so only the command line and our own worker processes call
+    this, never the library. It does nothing where the C library is not glibc.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
@@ -183,7 +179,7 @@ def resolve_device(wanted: str) -> str:
 
 
 def resolve_precision(wanted: str, device: str) -> str:
-    """bf16 where the hardware multiplies it natively, else fp32; elsewhere bf16 is emulated and slower."""
+    """bf16 where the hardware multiplies it natively, else fp32: emulated bf16 is slower."""
     if wanted != "auto":
         return wanted
     if device == "cuda":

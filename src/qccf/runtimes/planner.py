@@ -1,50 +1,22 @@
-"""What a federation costs in its cell, with no training: many rounds of decisions, settled in joules and seconds.
+"""The energy and latency of a federation without training: many rounds of decisions, settled in joules and seconds.
 
-The statistics that training would supply come from a stated model: constants, or a trace.
+The statistics that training would measure come from a source: constants, a trace, or a recorded run.
 """
 
-import csv
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from qccf.core.contracts import BoolArray, FloatArray, IntArray, Statistics
-from qccf.core.correlation import relation_within_rounds
+from qccf.core.contracts import FloatArray, IntArray
 from qccf.core.errors import ConfigError
-from qccf.core.streams import stream
-from qccf.devices.cost import settle
-from qccf.policies.checks import checked_decision, checked_state
-from qccf.policies.registry import build_policy
+from qccf.rounds.ledger import Ledger
+from qccf.rounds.round import RoundRules, UploadSource, first_state, run_round
+from qccf.rounds.run import Run, bits_size_correlation, finished_run
+from qccf.rounds.setup import build_rules, scenario_codec, with_counted_parameters
+from qccf.rounds.sources import RecordedStatistics, StatisticsModel
 from qccf.rounds.world import World, build_world
-from qccf.settings.loading import Scenario
-from qccf.settings.schema import PAPERS_CODEC
-
-TRACE_COLUMNS = ("gradient_norm_sq", "gradient_variance", "weight_range", "loss")
-TRACE_LIMIT = 1e6
-BUNDLED_TRACES = ("growing-weights",)
-
-
-@dataclass(frozen=True)
-class PlannedRun:
-    """One policy in one world. Arrays are [round, client]; `energy_j` is all that a client spent in the round."""
-
-    policy: str
-    world: World
-    energy_j: FloatArray
-    compute_energy_j: FloatArray
-    latency_s: FloatArray
-    num_bits: IntArray
-    participated: BoolArray
-    missed: BoolArray
-    queues: FloatArray
-    """λ1 and λ2 at the start of each round [round, 2]; NaN for a policy that keeps none."""
-    decision_s: FloatArray
-    """How long the policy took to decide each round, by the clock."""
+from qccf.settings.schema import PAPERS_CODEC, Scenario
 
 
 def plan(
@@ -52,194 +24,114 @@ def plan(
     policies: Sequence[str],
     num_seeds: int,
     on_progress: Callable[[str, int], None] | None = None,
-) -> list[PlannedRun]:
-    """Every policy in the same worlds: same places, sizes and fading, seed by seed.
+    *,
+    statistics_from: Run | None = None,
+) -> list[Run]:
+    """Every policy in the same worlds: the same positions, dataset sizes and fading for each seed.
 
-    Uploads cost what the paper's quantizer makes of them: of other codecs nothing is known without training.
+    Uploads have the size of the paper's quantizer. With `statistics_from` they have the sizes and errors that training
+    measured with the recorded run's codec, and every world has the recorded dataset sizes.
     """
-    scenario = scenario.with_codec(PAPERS_CODEC)
-    model = StatisticsModel(scenario)
+    scenario = planned_scenario(scenario, statistics_from)
     first = scenario.federation.seed
-    worlds = [build_world(scenario, first + k) for k in range(num_seeds)]
     runs = []
-    for name in dict.fromkeys(policies):
-        for world in worlds:
+    worlds = {seed: planned_world(scenario, seed, statistics_from) for seed in range(first, first + num_seeds)}
+    for policy in dict.fromkeys(policies):
+        for seed, world in worlds.items():
             if on_progress is not None:
-                on_progress(name, world.seed)
-            runs.append(plan_run(world, name, model))
+                on_progress(policy, seed)
+            runs.append(plan_run(world, policy, statistics_from))
     return runs
 
 
+def planned_scenario(scenario: Scenario, statistics_from: Run | None = None) -> Scenario:
+    """The scenario with the codec that its plan uses and the number of parameters; refuses what does not fit."""
+    scenario = with_counted_parameters(scenario)
+    if statistics_from is None:
+        return scenario.replaced(codec={"name": PAPERS_CODEC, "options": {}})
+    recorded = statistics_from.scenario
+    for key, ours, theirs in (
+        ("federation.num_clients", scenario.federation.num_clients, recorded.federation.num_clients),
+        ("learning.num_parameters", scenario.learning.num_parameters, recorded.learning.num_parameters),
+    ):
+        if ours != theirs:
+            raise ConfigError(
+                f"{key} = {ours:,}, but the run in {statistics_from.folder} was recorded with {theirs:,}: its "
+                "statistics do not fit; use the same value."
+            )
+    return scenario.replaced(codec=recorded.codec.model_dump())
+
+
+def planned_world(scenario: Scenario, seed: int, statistics_from: Run | None = None) -> World:
+    """The world of a plan; a recorded run states its dataset sizes."""
+    return build_world(scenario, seed, None if statistics_from is None else statistics_from.dataset_sizes)
+
+
 def plan_run(
+    world: World, policy: str, statistics_from: Run | None = None, on_round: Callable[[int], None] = lambda _: None
+) -> Run:
+    """One policy through all rounds of one world. `on_round` gets the number of completed rounds."""
+    scenario = planned_scenario(world.scenario, statistics_from)
+    scenario = scenario.replaced(policy={"name": policy}, federation={"seed": world.seed})
+    source: UploadSource = StatisticsModel(scenario, world.dataset_sizes)
+    if statistics_from is not None:
+        source = RecordedStatistics(statistics_from)
+        scenario = scenario.replaced(codec={"safety_margin": 0.0})  # the recorded sizes include it
+    return run_rounds(world, build_rules(scenario, scenario_codec(scenario)), source, scenario, on_round)
+
+
+def run_rounds(
     world: World,
-    policy_name: str,
-    model: "StatisticsModel",
+    rules: RoundRules,
+    source: UploadSource,
+    scenario: Scenario,
     on_round: Callable[[int], None] = lambda _: None,
-) -> PlannedRun:
-    """One policy through all rounds of one world; `on_round` hears how many are done."""
-    scenario = world.scenario
-    rounds, clients = scenario.federation.rounds, scenario.federation.num_clients
-    constants = scenario.constants()
-    policy = build_policy(policy_name, scenario)
-    record = PlannedRun(
-        policy=policy_name,
-        world=world,
-        energy_j=np.zeros((rounds, clients)),
-        compute_energy_j=np.zeros((rounds, clients)),
-        latency_s=np.zeros((rounds, clients)),
-        num_bits=np.zeros((rounds, clients), dtype=np.int64),
-        participated=np.zeros((rounds, clients), dtype=bool),
-        missed=np.zeros((rounds, clients), dtype=bool),
-        queues=np.full((rounds, 2), np.nan),
-        decision_s=np.zeros(rounds),
+) -> Run:
+    """All rounds without training."""
+    ledger = Ledger()
+    state = first_state(rules, source)
+    while state.round_index < scenario.federation.rounds:
+        state = run_round(state, rules, world, source, ledger)
+        on_round(state.round_index)
+    return finished_run(scenario, ledger)
+
+
+def plan_summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """One row per policy: means over seeds, with the spread beside them."""
+    policies = list(dict.fromkeys(run.policy for run in runs))
+    return [_summary([run for run in runs if run.policy == policy]) for policy in policies]
+
+
+def _summary(runs: list[Run]) -> dict[str, Any]:
+    totals_j = np.array([run.energy_j[-1] for run in runs])
+    on = np.concatenate([run.client_columns["participated"] for run in runs])
+    computing_j, uploading_j, missed, bits = (
+        np.concatenate([run.client_columns[name] for run in runs])
+        for name in ("compute_energy_j", "upload_energy_j", "missed", "num_bits")
     )
-    statistics, _ = model.at(0, world.dataset_sizes)
-    state = checked_state(policy.init(statistics), policy_name)
-    for n in range(rounds):
-        statistics, losses = model.at(n, world.dataset_sizes)
-        observation = world.observe(n, statistics)
-        rng = stream(world.seed, "policy", policy_name, n)
-        started = time.perf_counter()
-        made = policy.decide(state, observation, rng)
-        record.decision_s[n] = time.perf_counter() - started
-        decision = checked_decision(made, observation, constants, policy_name)
-        outcome = settle(decision, observation, constants, losses=losses)
-        record.queues[n] = state.get("participation_queue", np.nan), state.get("quantization_queue", np.nan)
-        state = checked_state(policy.update(state, decision, outcome), policy_name)
-        record.energy_j[n] = outcome.energy_j
-        record.compute_energy_j[n] = outcome.compute_energy_j
-        record.latency_s[n] = outcome.latency_s
-        record.num_bits[n] = decision.num_bits
-        record.participated[n] = decision.participates
-        record.missed[n] = outcome.missed
-        on_round(n + 1)
-    return record
-
-
-class StatisticsModel:
-    """G², σ², θ_max and loss for every round: constants from the config, or a trace file.
-
-    A trace is CSV with a `round` column, any of `gradient_norm_sq`, `gradient_variance`, `weight_range` and `loss`, and
-    optionally `client`. Between its rounds values are interpolated, beyond them held; a column it lacks is constant.
-    """
-
-    def __init__(self, scenario: Scenario) -> None:
-        s = scenario.statistics
-        self._constants = {name: getattr(s, name) for name in TRACE_COLUMNS}
-        self._num_clients = scenario.federation.num_clients
-        self._series = _read_trace(s.trace, self._num_clients) if s.model == "trace" else {}
-
-    def at(self, round_index: int, dataset_sizes: FloatArray) -> tuple[Statistics, FloatArray]:
-        """The statistics and the losses of one round."""
-        values = {name: np.full(self._num_clients, value) for name, value in self._constants.items()}
-        for (name, client), (rounds, series) in self._series.items():
-            value = np.interp(round_index, rounds, series)
-            values[name][slice(None) if client is None else client] = value
-        statistics = Statistics(
-            dataset_sizes=dataset_sizes,
-            gradient_norms_sq=values["gradient_norm_sq"],
-            gradient_variances=values["gradient_variance"],
-            weight_ranges=values["weight_range"],
-        )
-        return statistics, values["loss"]
-
-
-_Series = dict[tuple[str, int | None], tuple[FloatArray, FloatArray]]
-
-
-def _read_trace(name: str, num_clients: int) -> _Series:
-    try:
-        if name in BUNDLED_TRACES:
-            text = (
-                resources.files("qccf.settings")
-                .joinpath("presets", "traces", f"{name}.csv")
-                .read_text(encoding="utf-8")
-            )
-        else:
-            text = Path(name).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise ConfigError(
-            f"statistics.trace = {name!r} cannot be read: {reason}; bundled traces: {', '.join(BUNDLED_TRACES)}."
-        ) from None
-    reader = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
-    columns = set(reader.fieldnames or [])
-    unknown = columns - {"round", "client", *TRACE_COLUMNS}
-    if "round" not in columns or unknown:
-        problem = f"has the unknown column {sorted(unknown)[0]!r}" if unknown else "has no column 'round'"
-        raise ConfigError(
-            f"statistics.trace = {name!r} {problem}: it has round, any of {', '.join(TRACE_COLUMNS)}, perhaps client."
-        )
-    points: dict[tuple[str, int | None], list[tuple[float, float]]] = {}
-    if len(columns) < len(reader.fieldnames or []):
-        raise ConfigError(f"statistics.trace = {name!r} has a column twice.")
-    for line, row in enumerate(reader, start=1):
-        if None in row:
-            raise ConfigError(f"statistics.trace = {name!r}: row {line} has more cells than there are columns.")
-        try:
-            client = int(row["client"]) if "client" in columns else None
-            cells = {column: float(row[column]) for column in columns - {"client"}}
-        except (TypeError, ValueError):
-            raise ConfigError(f"statistics.trace = {name!r}: row {line} is not all numbers: {dict(row)}.") from None
-        if client is not None and not 0 <= client < num_clients:
-            raise ConfigError(
-                f"statistics.trace = {name!r}: row {line} names client {client}, but there are clients 0 to "
-                f"{num_clients - 1}."
-            )
-        if not all(0.0 <= value <= TRACE_LIMIT for value in cells.values()):
-            raise ConfigError(
-                f"statistics.trace = {name!r}: row {line} has a value that is not between 0 and {TRACE_LIMIT:g}."
-            )
-        for column in columns & set(TRACE_COLUMNS):
-            points.setdefault((column, client), []).append((cells["round"], cells[column]))
-    if not points:
-        raise ConfigError(f"statistics.trace = {name!r} holds no values.")
-    if any(len({n for n, _ in series}) < len(series) for series in points.values()):
-        raise ConfigError(f"statistics.trace = {name!r} gives a round twice.")
-    return {key: (np.array(sorted(p))[:, 0], np.array(sorted(p))[:, 1]) for key, p in points.items()}
-
-
-def summarise(runs: Sequence[PlannedRun]) -> list[dict[str, Any]]:
-    """One row a policy: means over seeds, with the spread beside them."""
-    names = list(dict.fromkeys(run.policy for run in runs))
-    return [_summary([run for run in runs if run.policy == name]) for name in names]
-
-
-def _summary(runs: list[PlannedRun]) -> dict[str, Any]:
-    totals_j = np.array([run.energy_j.sum() for run in runs])
-    spent_j = np.concatenate([run.energy_j[run.participated] for run in runs])
-    latencies_s = np.concatenate([run.latency_s.max(axis=1)[run.participated.any(axis=1)] for run in runs])
-    bits = np.concatenate([run.num_bits[run.participated] for run in runs])
-    tenth = max(1, runs[0].num_bits.shape[0] // 10)
-    correlations = [c for c in (bits_size_correlation(run) for run in runs) if np.isfinite(c)]
-    invited = sum(int(run.participated.sum()) for run in runs)
+    latencies_s, participants = (
+        np.concatenate([run.round_columns[name] for run in runs]) for name in ("latency_s", "participants")
+    )
+    tenth = max(1, runs[0].num_rounds // 10)
+    correlations = np.array([bits_size_correlation(run.client_columns) for run in runs])
     return {
         "policy": runs[0].policy,
         "seeds": len(runs),
         "energy_j": _spread(totals_j),
-        "compute_energy_share": float(sum(r.compute_energy_j.sum() for r in runs) / max(totals_j.sum(), 1e-300)),
-        "energy_per_upload_j": _spread(spent_j),
-        "round_latency_s": _spread(latencies_s),
-        "participation": _spread(np.concatenate([run.participated.mean(axis=1) for run in runs])),
-        "missed": float(sum(run.missed.sum() for run in runs) / max(invited, 1)),
-        "bits": _spread(bits),
+        "compute_energy_share": float(computing_j.sum() / max(totals_j.sum(), 1e-300)),
+        "energy_per_upload_j": _spread((computing_j + uploading_j)[on]),
+        "round_latency_s": _spread(latencies_s[participants > 0]),
+        "participation": _spread(np.concatenate([run.by_round("participated").mean(axis=1) for run in runs])),
+        "missed": float(missed.sum() / max(on.sum(), 1)),
+        "bits": _spread(bits[on]),
         "bits_first_tenth": _mean_bits(runs, slice(None, tenth)),
         "bits_last_tenth": _mean_bits(runs, slice(-tenth, None)),
-        "bits_size_correlation": _spread(np.array(correlations)),
+        "bits_size_correlation": _spread(correlations[np.isfinite(correlations)]),
     }
 
 
-def bits_size_correlation(run: PlannedRun) -> float:
-    """Rank correlation of bits with dataset size within a round, mean over rounds; NaN if either never varies."""
-    rounds, clients = np.nonzero(run.participated)
-    bits, sizes = run.num_bits[rounds, clients].astype(float), run.world.dataset_sizes[clients]
-    if len(bits) < 2 or np.ptp(bits) == 0 or np.ptp(sizes) == 0:
-        return float("nan")
-    return relation_within_rounds(rounds, sizes, bits)
-
-
-def _mean_bits(runs: list[PlannedRun], part: slice) -> float | None:
-    values = np.concatenate([run.num_bits[part][run.participated[part]] for run in runs])
+def _mean_bits(runs: list[Run], part: slice) -> float | None:
+    values = np.concatenate([run.by_round("num_bits")[part][run.by_round("participated")[part]] for run in runs])
     return float(values.mean()) if len(values) else None
 
 
@@ -254,39 +146,37 @@ def _spread(values: FloatArray | IntArray) -> dict[str, float] | None:
     }
 
 
-def plan_to_json(scenario: Scenario, runs: Sequence[PlannedRun]) -> dict[str, Any]:
-    """The plan as plain values: settings, summary, and each run round by round and client by client."""
+def plan_to_json(scenario: Scenario, runs: Sequence[Run]) -> dict[str, Any]:
+    """The plan as plain values: settings, summary, and each run per round and per client."""
     return {
         "scenario": scenario.model_dump(),
-        "summary": summarise(runs),
+        "summary": plan_summary(runs),
         "runs": [_run_to_json(run) for run in runs],
     }
 
 
-def _run_to_json(run: PlannedRun) -> dict[str, Any]:
-    on = run.participated
-    uploads = on.sum(axis=0)
-    rounds_on = on.sum(axis=1)
+def _run_to_json(run: Run) -> dict[str, Any]:
+    uploads = run.by_round("participated").sum(axis=0)
+    energy_j = run.by_round("compute_energy_j") + run.by_round("upload_energy_j")
+    columns = run.round_columns
+    world = build_world(run.scenario, run.seed, run.dataset_sizes)
     return {
         "policy": run.policy,
-        "seed": run.world.seed,
+        "seed": run.seed,
         "rounds": {
-            "energy_j": run.energy_j.sum(axis=1).tolist(),
-            "latency_s": run.latency_s.max(axis=1).tolist(),
-            "participants": rounds_on.tolist(),
-            "missed": run.missed.sum(axis=1).tolist(),
-            "mean_bits": _ratio(run.num_bits.sum(axis=1), rounds_on),
-            "participation_queue": _finite(run.queues[:, 0]),
-            "quantization_queue": _finite(run.queues[:, 1]),
+            **{name: columns[name].tolist() for name in ("energy_j", "latency_s", "participants", "missed")},
+            "mean_bits": [None if np.isnan(bits) else float(bits) for bits in columns["mean_bits"]],
+            "participation_queue": _finite(columns["participation_queue"]),
+            "quantization_queue": _finite(columns["quantization_queue"]),
         },
         "clients": {
-            "position_m": run.world.cell.positions_m.tolist(),
-            "dataset_size": run.world.dataset_sizes.tolist(),
+            "position_m": world.cell.positions_m.tolist(),
+            "dataset_size": run.dataset_sizes.tolist(),
             "uploads": uploads.tolist(),
-            "missed": run.missed.sum(axis=0).tolist(),
-            "energy_j": run.energy_j.sum(axis=0).tolist(),
-            "mean_latency_s": _ratio(run.latency_s.sum(axis=0), uploads),
-            "mean_bits": _ratio(run.num_bits.sum(axis=0), uploads),
+            "missed": run.by_round("missed").sum(axis=0).tolist(),
+            "energy_j": energy_j.sum(axis=0).tolist(),
+            "mean_latency_s": _ratio(run.by_round("latency_s").sum(axis=0), uploads),
+            "mean_bits": _ratio(run.by_round("num_bits").sum(axis=0), uploads),
         },
     }
 

@@ -1,66 +1,85 @@
-"""A whole run: set up, round after round, checkpoints, and what is left in its folder at the end."""
+"""A training run: setup, rounds, checkpoints, and the run folder."""
 
-import json
+import hashlib
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from qccf._version import __version__
-from qccf.core.contracts import Constants, FloatArray
-from qccf.core.errors import ConfigError
-from qccf.core.files import write_text_whole, write_whole
-from qccf.devices import cost
-from qccf.learning.datasets import Dataset, data_folder, load_dataset
+import numpy as np
+
+from qccf.core.contracts import Statistics
+from qccf.learning.datasets import Dataset, available_dataset, data_folder, load_dataset
 from qccf.learning.results import Flat
-from qccf.policies.registry import build_policy
-from qccf.quantization.protocol import Codec
-from qccf.quantization.registry import build_codec
 from qccf.rounds import checkpoint, uplink
 from qccf.rounds.ledger import Ledger
-from qccf.rounds.round import Rules, Server, first_statistics, run_round
+from qccf.rounds.round import OpenRound, RoundRules, ServerState, first_state, run_round
+from qccf.rounds.run import Run, finished_run
+from qccf.rounds.run_folder import CHECKPOINTS, begin_run, write_run
+from qccf.rounds.setup import build_rules, scenario_codec, with_counted_parameters
 from qccf.rounds.world import build_world
 from qccf.runtimes.clients import Clients
-from qccf.settings.loading import Scenario, scenario_to_toml, settings_digest
-
-if TYPE_CHECKING:
-    import pandas as pd
+from qccf.settings.loading import Scenario, run_digest
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What a callback sees after each round."""
+class RoundEvent:
+    """What a callback gets after each round."""
 
     scenario: Scenario
-    policy: str
-    seed: int
     ledger: Ledger
     round_seconds: float
 
 
-Callback = Callable[[Progress], None]
+Callback = Callable[[RoundEvent], None]
 
 
-@dataclass(frozen=True)
-class Run:
-    """What a run came to."""
+class TrainedUploads:
+    """Uploads and statistics from training."""
 
-    policy: str
-    codec: str
-    seed: int
-    rounds: "pd.DataFrame"
-    clients: "pd.DataFrame"
-    weights: Flat
-    summary: dict[str, Any]
-    finished: bool
+    def __init__(self, clients: Clients, rules: RoundRules, weights: Flat) -> None:
+        self._clients = clients
+        self._rules = rules
+        self._initial_weights = weights
 
-    @property
-    def label(self) -> str:
-        """What the run is called beside others."""
-        return str(self.summary["label"])
+    def initial_statistics(self) -> Statistics:
+        """What all clients measure at the initial model."""
+        codec, weights = self._rules.codec, self._initial_weights
+        reports = self._clients.probe(
+            weights,
+            lambda _, result: (result.statistics, codec.forecast(uplink.coded_vector(codec, result.weights, weights))),
+        )
+        blank = uplink.blank_statistics(self._clients.dataset_sizes, codec)
+        return uplink.updated_statistics(blank, reports, safety_margin=self._rules.safety_margin)
+
+    def uploads(self, state: ServerState, opened: OpenRound) -> Mapping[int, uplink.Upload]:
+        weights = state.weights
+        assert weights is not None
+        return self._clients.train(
+            np.flatnonzero(opened.to_train),
+            weights,
+            state.round_index,
+            lambda client, result: uplink.encode(
+                self._rules.codec,
+                result,
+                weights,
+                uplink.instructed_bits(opened.decision, client),
+                client=client,
+                round_index=state.round_index,
+                seed=self._rules.seed,
+            ),
+        )
+
+    def evaluate(self, weights: Flat | None, round_index: int) -> tuple[float, float]:
+        assert weights is not None
+        settings = self._clients.scenario.evaluation
+        last = round_index + 1 == self._clients.scenario.federation.rounds
+        if last or (round_index + 1) % settings.every == 0:
+            return self._clients.evaluate(weights, settings.samples)
+        return np.nan, np.nan
 
 
 def simulate(
@@ -74,148 +93,98 @@ def simulate(
     callbacks: Sequence[Callback] = (),
     warn: Callable[[str], None] = print,
 ) -> Run:
-    """Run a federation. With `out`, leave a folder there, and go on from it if it holds the same run unfinished.
+    """Train a federation. With `out`, write a run folder there, and resume the run that the folder holds.
 
-    An interrupt ends the run after the round's checkpoint is safe; what is written then is what was reached.
+    An interrupt ends the run after the round's checkpoint is safe; the folder then holds what was reached.
     """
-    name = policy or scenario.policy.name
-    seed = scenario.federation.seed if seed is None else seed
-    world = build_world(scenario, seed)
+    scenario = scenario.replaced(
+        policy={"name": policy or scenario.policy.name},
+        federation={"seed": scenario.federation.seed if seed is None else seed},
+    )
+    scenario = resolved_scenario(scenario, None if dataset else data_folder(data_dir), warn)
+    world = build_world(scenario, scenario.federation.seed)
     data = dataset or load_dataset(scenario.data.dataset, data_folder(data_dir), seed=0)
-    fingerprint = run_fingerprint(scenario, name, seed, data)
     if out is not None:
-        write_text_whole(out / "scenario.toml", scenario_to_toml(scenario, policy=name, seed=seed))
-    with Clients(scenario, data, world.dataset_sizes, seed) as clients:
-        codec = build_codec(
-            scenario.codec.name, scenario.learning.num_parameters, clients.layer_sizes(), **scenario.codec.options
-        )
+        begin_run(out, scenario)
+    with Clients(scenario, data, world.dataset_sizes, scenario.federation.seed) as clients:
+        codec = scenario_codec(scenario, clients.layer_sizes())
         uplink.warm_up(codec, scenario.learning.num_parameters)
-        rules = build_rules(scenario, name, codec, seed)
-        server, ledger = _start(clients, rules, out, fingerprint, warn)
+        rules = build_rules(scenario, codec)
+        fingerprint = run_fingerprint(scenario, data)
+        source = TrainedUploads(clients, rules, clients.initial_weights())
+        state, ledger = _start(clients, rules, source, out, fingerprint, warn)
         accuracy, loss, finished = math.nan, math.nan, False
         try:
-            while server.round_index < scenario.federation.rounds:
+            while state.round_index < scenario.federation.rounds:
                 started = time.perf_counter()
-                server = run_round(server, rules, world, clients, ledger)
-                due = server.round_index % scenario.execution.checkpoint_every == 0
-                if out is not None and (due or server.round_index == scenario.federation.rounds):
-                    checkpoint.save(out / "checkpoints", server, ledger, fingerprint)
-                progress = Progress(scenario, name, seed, ledger, time.perf_counter() - started)
+                state = run_round(state, rules, world, source, ledger)
+                due = state.round_index % scenario.execution.checkpoint_every == 0
+                if out is not None and (due or state.round_index == scenario.federation.rounds):
+                    checkpoint.save(out / CHECKPOINTS, state, ledger, fingerprint)
+                event = RoundEvent(scenario, ledger, time.perf_counter() - started)
                 for callback in callbacks:
-                    callback(progress)
-            accuracy, loss = clients.evaluate(server.weights)
+                    callback(event)
+            assert state.weights is not None
+            accuracy, loss = clients.evaluate(state.weights)
             finished = True
         except KeyboardInterrupt:
-            ledger.truncate(server.round_index)
-            if server.round_index == 0:
+            ledger.truncate(state.round_index)
+            if state.round_index == 0:
                 raise
             accuracy, loss = ledger.last["test_accuracy"], ledger.last["test_loss"]
-        about = {"precision": clients.precision, "device": clients.device, **described(data)}
-        summary = summarise(
-            scenario,
-            name,
-            seed,
-            ledger,
-            clients.dataset_sizes,
-            finished=finished,
-            accuracy=accuracy,
-            loss=loss,
-            **about,
-        )
-    rounds, frames = ledger.frames()
-    run = Run(name, scenario.codec.name, seed, rounds, frames, server.weights, summary, finished)
+        about = {"precision": clients.precision, "device": clients.device, **about_data(data), "packages": packages()}
+    run = finished_run(
+        scenario, ledger, weights=state.weights, finished=finished, accuracy=accuracy, loss=loss, **about
+    )
     if out is not None:
         write_run(out, run)
     return run
 
 
-def build_rules(scenario: Scenario, policy: str, codec: Codec, seed: int) -> Rules:
-    """The rules of a run of that policy with that codec."""
-    constants = coded_constants(scenario, codec)
-    return Rules(build_policy(policy, scenario, constants), codec, constants, seed, scenario.codec.safety_margin)
+def resolved_scenario(scenario: Scenario, data_dir: Path | None, warn: Callable[[str], None]) -> Scenario:
+    """The scenario with its model's counted parameters and the first of its dataset and fallbacks that is available.
+
+    `warn` says so if it is a fallback. Without a folder the dataset is not looked for.
+    """
+    scenario = with_counted_parameters(scenario, always=True)
+    if data_dir is None:
+        return scenario
+    wanted = [scenario.data.dataset, *scenario.data.fallbacks]
+    found, reason = available_dataset(wanted, data_dir)
+    if found != wanted[0]:
+        warn(f"{reason} Using {found} instead, because data.fallbacks allows it.")
+    return scenario.replaced(data={"dataset": found, "fallbacks": []})
 
 
-def coded_constants(scenario: Scenario, codec: Codec) -> Constants:
-    """The scenario's constants with what that codec's payloads cost."""
-    if codec.affine and not (codec.bits_per_index > 0.0 and codec.overhead_bits >= 0.0):
-        raise ConfigError(
-            f"codec {scenario.codec.name!r} states {codec.bits_per_index:g}·q + {codec.overhead_bits:g} bits, but an "
-            "affine size grows with q: say affine = False and list the sizes in the forecast."
-        )
-    return replace(scenario.constants(), bits_per_index=codec.bits_per_index, overhead_bits=codec.overhead_bits)
-
-
-def floor_j(dataset_sizes: FloatArray, rounds: int, constants: Constants) -> float:
-    """What everybody's computing alone takes at the lowest frequency, with nothing sent: no codec can spend less."""
-    cycles = cost.training_cycles(dataset_sizes, constants)
-    return rounds * float(cost.compute_energy_j(cycles, constants.frequency_min_hz, constants).sum())
-
-
-def run_fingerprint(scenario: Scenario, policy: str, seed: int, data: Dataset) -> str:
-    """What a run's numbers depend on: its settings and the labels of its data."""
-    digest = settings_digest(scenario, policy, seed)
-    for labels in (data.train_labels, data.test_labels):
-        digest.update(labels.tobytes())
-    return digest.hexdigest()
+def run_fingerprint(scenario: Scenario, data: Dataset) -> str:
+    """The digest of everything that a run's numbers depend on: its settings and the labels of its data."""
+    labels = hashlib.sha256(data.train_labels.tobytes() + data.test_labels.tobytes()).hexdigest()
+    return run_digest(scenario, labels)
 
 
 def _start(
-    clients: Clients, rules: Rules, out: Path | None, fingerprint: str, warn: Callable[[str], None]
-) -> tuple[Server, Ledger]:
+    clients: Clients,
+    rules: RoundRules,
+    source: TrainedUploads,
+    out: Path | None,
+    fingerprint: str,
+    warn: Callable[[str], None],
+) -> tuple[ServerState, Ledger]:
     """The last checkpoint of the same run, or the state before the first round."""
     if out is not None:
-        found, complaints = checkpoint.latest(out / "checkpoints", fingerprint)
+        found, complaints = checkpoint.latest(out / CHECKPOINTS, fingerprint)
         for sentence in complaints:
             warn(sentence)
         if found is not None:
             return found
-    weights = clients.initial_weights()
-    statistics = first_statistics(clients, weights, rules)
-    return Server(0, weights, rules.policy.init(statistics), statistics), Ledger()
+    return first_state(rules, source, clients.initial_weights()), Ledger()
 
 
-def described(data: Dataset) -> dict[str, Any]:
+def about_data(data: Dataset) -> dict[str, Any]:
     """What a summary says of the data."""
     return {"dataset": data.name, "data": data.source, "synthetic": data.synthetic}
 
 
-def summarise(
-    scenario: Scenario,
-    policy: str,
-    seed: int,
-    ledger: Ledger,
-    dataset_sizes: FloatArray,
-    *,
-    finished: bool,
-    accuracy: float,
-    loss: float,
-    **about: Any,
-) -> dict[str, Any]:
-    """Accuracy and loss are of all test samples for a finished run, of the last round for one that was stopped."""
-    clients_columns = ledger.clients()
-    on = clients_columns["participated"]
-    return {
-        "label": policy,
-        "policy": policy,
-        "codec": scenario.codec.name,
-        "seed": seed,
-        "finished": finished,
-        "rounds": len(ledger),
-        "test_accuracy": None if math.isnan(accuracy) else accuracy,
-        "test_loss": None if math.isnan(loss) else loss,
-        "energy_j": float(ledger.last["cumulative_energy_j"]),
-        "floor_j": floor_j(dataset_sizes, len(ledger), scenario.constants()),
-        "mean_bits": float(clients_columns["num_bits"][on].mean()) if on.any() else None,
-        "participation": float(on.mean()),
-        "missed": float(clients_columns["missed"].sum() / max(on.sum(), 1)),
-        **about,
-        "version": __version__,
-        "packages": {name: metadata.version(name) for name in ("torch", "numpy")},
-    }
-
-
-def write_run(out: Path, run: Run) -> None:
-    """The tables and the summary of a run; the summary comes last, so that its presence means the rest is there."""
-    write_whole(out / "rounds.parquet", lambda path: run.rounds.to_parquet(path, index=False))
-    write_whole(out / "clients.parquet", lambda path: run.clients.to_parquet(path, index=False))
-    write_text_whole(out / "summary.json", json.dumps(run.summary, indent=2) + "\n")
+def packages() -> dict[str, str]:
+    """The versions of the packages that compute a run."""
+    return {name: metadata.version(name) for name in ("torch", "numpy")}

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from qccf.core.errors import ConfigError
-from qccf.runtimes.simulator import Progress
+from qccf.runtimes.simulator import RoundEvent
 
 
 class TensorBoardWriter:
@@ -13,8 +13,8 @@ class TensorBoardWriter:
     def __init__(self, folder: Path) -> None:
         self._writer = tensorboard_class()(str(folder))
 
-    def update(self, progress: Progress) -> None:
-        row = progress.ledger.last
+    def update(self, event: RoundEvent) -> None:
+        row = event.ledger.last
         for name, value in row.items():
             if name != "round":
                 self._writer.add_scalar(name, value, int(row["round"]))

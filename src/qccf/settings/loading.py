@@ -1,17 +1,18 @@
-"""Settings from TOML files, presets and `a.b=c` overrides, and back.
+"""Settings from TOML files, presets and `section.key=value` overrides, and back to TOML.
 
-What is refused is refused in one sentence with its key, its value and the limit.
+A mistake is refused in one sentence with its key, its value and the limit.
 """
 
 import difflib
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import tomli_w
 from pydantic import ValidationError
 
 from qccf.core.errors import ConfigError
@@ -20,31 +21,36 @@ from qccf.settings.schema import Scenario
 __all__ = [
     "PRESETS",
     "Scenario",
+    "digest",
     "load_scenario",
     "place_setting",
     "read_settings",
     "read_toml",
+    "run_digest",
     "scenario_from_dict",
     "scenario_to_toml",
-    "settings_digest",
-    "settings_key",
 ]
 
 PRESETS = ("femnist", "cifar10", "quick", "paper-table")
+RENAMED = {"cell.scenario": "cell.path_loss"}
+"""Keys of version 0.1 and what they are called now."""
 
 
 def load_scenario(source: str | Path = "femnist", overrides: Iterable[str] = ()) -> Scenario:
-    """The scenario of a preset or a TOML file, with `section.key=value` overrides on top.
+    """The scenario of a preset or a TOML file, with `section.key=value` overrides applied in order.
 
     A file may begin with `preset = "name"`: it then states only what differs from that preset.
     """
     tree = read_settings(source)
     for override in overrides:
-        _apply(tree, override)
+        path, value = _parsed(override)
+        layer: dict[str, Any] = {}
+        place_setting(layer, path, value)
+        tree = _merged(tree, layer, path)
     return scenario_from_dict(tree)
 
 
-def scenario_from_dict(tree: dict[str, Any]) -> Scenario:
+def scenario_from_dict(tree: Mapping[str, Any]) -> Scenario:
     """Validate a tree of sections as TOML gives it."""
     try:
         return Scenario.model_validate(tree)
@@ -56,9 +62,8 @@ def read_settings(source: str | Path) -> dict[str, Any]:
     """The tree of sections of a preset or a TOML file, not validated yet."""
     name = str(source)
     if name in PRESETS:
-        tree = tomllib.loads(
-            resources.files("qccf.settings").joinpath("presets", f"{name}.toml").read_text(encoding="utf-8")
-        )
+        preset = resources.files("qccf.settings").joinpath("presets", f"{name}.toml")
+        tree = tomllib.loads(preset.read_text(encoding="utf-8"))
     else:
         tree = read_toml(Path(source), f"neither a preset ({', '.join(PRESETS)}) nor a file")
     base = tree.pop("preset", None)
@@ -70,7 +75,7 @@ def read_settings(source: str | Path) -> dict[str, Any]:
 
 
 def read_toml(path: Path, absent: str = "not a file") -> dict[str, Any]:
-    """A TOML file as plain values; `absent` says what a path that cannot be read is."""
+    """A TOML file as plain values; `absent` describes a path that cannot be read."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -81,24 +86,38 @@ def read_toml(path: Path, absent: str = "not a file") -> dict[str, Any]:
         raise ConfigError(f"{path} is not valid TOML: {error}.") from None
 
 
-def _merged(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
+def _merged(base: dict[str, Any], top: dict[str, Any], path: str = "") -> dict[str, Any]:
+    """`base` with the values of `top`. Values that belong to a replaced model or dataset are dropped with it."""
     result = dict(base)
     for key, value in top.items():
         old = result.get(key)
-        result[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        if isinstance(old, dict) and isinstance(value, dict):
+            result[key] = _merged(_without_dependents(old, value, key), value, path)
+        elif path and isinstance(value, dict) and old is not None:
+            raise ConfigError(f"{path} cannot be set: {key!r} is a value, not a section.")
+        else:
+            result[key] = value
     return result
 
 
-def _apply(tree: dict[str, Any], override: str) -> None:
+def _without_dependents(section: dict[str, Any], top: dict[str, Any], name: str) -> dict[str, Any]:
+    """A preset's number of parameters is its model's, and its fallbacks are its dataset's."""
+    for owner, dependent in (("learning.model", "num_parameters"), ("data.dataset", "fallbacks")):
+        where, _, key = owner.partition(".")
+        if name == where and key in top and top[key] != section.get(key):
+            section = {one: value for one, value in section.items() if one != dependent}
+    return section
+
+
+def _parsed(override: str) -> tuple[str, Any]:
     path, equals, text = override.partition("=")
     keys = path.strip().split(".")
     if not equals or len(keys) < 2 or not all(keys):
         raise ConfigError(f"--set {override!r} is not of the form section.key=value, such as radio.bandwidth_hz=2e7.")
     try:
-        value = tomllib.loads(f"value = {text.strip()}")["value"]
+        return path.strip(), tomllib.loads(f"value = {text.strip()}")["value"]
     except tomllib.TOMLDecodeError:
-        value = text.strip()
-    place_setting(tree, path.strip(), value)
+        return path.strip(), text.strip()
 
 
 def place_setting(tree: dict[str, Any], path: str, value: Any) -> None:
@@ -114,14 +133,15 @@ def place_setting(tree: dict[str, Any], path: str, value: Any) -> None:
 
 
 def _sentence(error: ValidationError) -> str:
-    """The first mistake, as one sentence with key, value, limit and remedy."""
+    """The first mistake as one sentence with key, value, limit and remedy."""
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"] if part not in ("float", "int", "literal['auto']"))
     limits = first.get("ctx", {})
     value = first["input"]
     kind = first["type"]
     if kind == "extra_forbidden":
-        return f"{key} is not a setting; {_similar(first['loc'])}"
+        renamed = f"it is called {RENAMED[key]} now." if key in RENAMED else _similar(first["loc"])
+        return f"{key} is not a setting; {renamed}"
     if kind == "value_error":
         return f"{key + ': ' if key else ''}{limits['error']}."
     bounds = {
@@ -162,7 +182,7 @@ def _unit_hint(key: str) -> str:
 
 
 def _similar(location: tuple[int | str, ...]) -> str:
-    """A hint at the key that was probably meant."""
+    """The key that was probably meant, or the known ones."""
     model: Any = Scenario
     for part in location[:-1]:
         model = model.model_fields[part].annotation
@@ -172,39 +192,17 @@ def _similar(location: tuple[int | str, ...]) -> str:
     return f"known here: {', '.join(model.model_fields)}."
 
 
-def settings_key(scenario: Scenario, policy: str, seed: int) -> str:
-    """A name for a run's settings; how it is executed, apart from the precision, is not part of them."""
-    return settings_digest(scenario, policy, seed).hexdigest()
+def digest(*parts: Any) -> str:
+    """A hexadecimal name for plain values: equal values have equal names."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def settings_digest(scenario: Scenario, policy: str, seed: int) -> "hashlib._Hash":
-    """The same, to which more can be added."""
-    tree = scenario.model_dump()
-    tree["execution"] = {"precision": tree["execution"]["precision"], "device": tree["execution"]["device"]}
-    tree["federation"]["seed"] = seed
-    tree["policy"]["name"] = policy
-    return hashlib.sha256(json.dumps(tree, sort_keys=True).encode())
+def run_digest(scenario: Scenario, *more: Any) -> str:
+    """The digest of a run's settings. How it is executed, apart from precision and device, is not part of them."""
+    tree = scenario.model_dump(exclude={"execution": {"workers", "checkpoint_every"}})
+    return digest(tree, *more)
 
 
-def scenario_to_toml(scenario: Scenario, *, policy: str, seed: int) -> str:
-    """The resolved scenario as a file that `load_scenario` reads back, with the policy and the seed that ran."""
-    tree = scenario.model_dump()
-    tree["policy"]["name"] = policy
-    tree["federation"]["seed"] = seed
-    return "\n".join(_toml_section(name, section) for name, section in tree.items())
-
-
-def _toml_section(name: str, section: dict[str, Any]) -> str:
-    values = [f"{key} = {_toml_value(value)}" for key, value in section.items() if not isinstance(value, dict)]
-    nested = [_toml_section(f"{name}.{key}", value) for key, value in section.items() if isinstance(value, dict)]
-    return "\n".join([f"[{name}]", *values, "", *nested])
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return json.dumps(value)
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
-    return repr(value)
+def scenario_to_toml(scenario: Scenario) -> str:
+    """The scenario as a file that `load_scenario` reads back."""
+    return tomli_w.dumps(scenario.model_dump())

@@ -1,47 +1,99 @@
-"""The sections of the settings and their limits.
+"""The sections of the settings, with meaning, unit, default and limits of every key.
 
-Every physical key carries its unit. Limits are wide enough for any sensible cell and narrow enough that a wrong unit
-(MHz for Hz, dBm for W, ms for s) falls outside.
+Every physical key carries its unit. Limits are wide enough for any sensible cell, and narrow enough that a wrong unit
+(MHz for Hz, dBm for W, ms for s) falls outside. The options of policies come from the policies' own files.
 """
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from qccf.control import bound
 from qccf.core.contracts import Constants
 from qccf.core.units import dbm_to_w
+from qccf.policies.registry import POLICIES
 from qccf.wireless.cell import Radio, Sight
-from qccf.wireless.path_loss import PathLossModel
 
 MAX_DEADLINE_S = 86_400.0
 MAX_GAIN_DB = 100.0
 PAPERS_CODEC = "model"
 DEFAULT_CODEC = "update+entropy"
-"""The one that spends least at the same accuracy; see `docs/results.md`."""
+"""It uses the least energy at the same accuracy; see `docs/results.md`."""
+
+
+def key(default: Any, description: str, **limits: Any) -> Any:
+    """One key of a section."""
+    return Field(default, description=description, **limits)
 
 
 class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class FederationSection(Section):
-    """Who learns, for how long."""
+def section_model(name: str, options: type, **more: Any) -> type[Section]:
+    """A section from an entry's options dataclass, and `more` keys of the form (type, field)."""
+    hints = get_type_hints(options)
+    keys: dict[str, Any] = dict(more)
+    for one in fields(options):
+        hint, default = hints[one.name], one.default
+        if is_dataclass(hint):
+            hint = section_model(f"{one.name.title()}Section", hint)  # type: ignore[arg-type]
+            default = hint()
+        limits = one.metadata.get("limits", {})
+        if limits and get_origin(hint) is not None:  # limits hold for the number of `Literal["auto"] | float`
+            kinds = get_args(hint)
+            hint = kinds[0] | Annotated[kinds[1], Field(**limits)]
+            limits = {}
+        description = one.metadata.get("description", "")
+        unit = {"unit": one.metadata.get("unit", "")}
+        keys[one.name] = (hint, Field(default, description=description, json_schema_extra=unit, **limits))
 
-    num_clients: int = Field(10, ge=1, le=100_000)
-    rounds: int = Field(100, ge=1, le=1_000_000)
-    seed: int = Field(0, ge=0, le=2**32 - 1)
+    def check(self: Section) -> Section:
+        options(**option_values(options, self))
+        return self
+
+    model = create_model(
+        name,
+        __base__=Section,
+        __doc__=options.__doc__,
+        __module__=__name__,
+        __validators__={"check": model_validator(mode="after")(check)},  # type: ignore[dict-item]
+        **keys,
+    )
+    globals()[name] = model  # pickle looks for it here
+    return model
+
+
+def option_values(options: type, section: Any) -> dict[str, Any]:
+    """The values of an options dataclass that a section holds."""
+    hints = get_type_hints(options)
+    values = {one.name: getattr(section, one.name) for one in fields(options)}
+    return {
+        name: hints[name](**option_values(hints[name], value)) if is_dataclass(hints[name]) else value
+        for name, value in values.items()
+    }
+
+
+class FederationSection(Section):
+    """The federation."""
+
+    num_clients: int = key(10, "number of clients", ge=1, le=100_000)
+    rounds: int = key(100, "number of rounds", ge=1, le=1_000_000)
+    seed: int = key(0, "seed of every random stream", ge=0, le=2**32 - 1)
 
 
 class DataSection(Section):
-    """The data and who holds it. Dataset sizes are normal with mean μ and standard deviation β, cut at a minimum."""
+    """The data and its partition. Dataset sizes are normal with mean μ and standard deviation β, cut at a minimum."""
 
-    dataset: str = "handwriting"
-    partition: Literal["writer", "dirichlet", "iid"] = "dirichlet"
-    dirichlet_alpha: float = Field(0.5, gt=0, le=1e6)
-    dataset_size_mean: float = Field(1200.0, ge=1, le=1e8)
-    dataset_size_std: float = Field(150.0, ge=0, le=1e8)
-    dataset_size_min: int = Field(100, ge=1, le=100_000_000)
+    dataset: str = key("handwriting", "dataset to train on: a name of `qccf data list`")
+    fallbacks: list[str] = key([], "datasets to use, in this order, where `dataset` is not available")
+    partition: Literal["writer", "dirichlet", "iid"] = key("dirichlet", "how samples are dealt to clients")
+    dirichlet_alpha: float = key(0.5, "concentration of the label mixture per client (dirichlet)", gt=0, le=1e6)
+    dataset_size_mean: float = key(1200.0, "mean number of samples per client, μ", ge=1, le=1e8)
+    dataset_size_std: float = key(150.0, "standard deviation of that number, β", ge=0, le=1e8)
+    dataset_size_min: int = key(100, "least number of samples per client", ge=1, le=100_000_000)
 
     @model_validator(mode="after")
     def _mean_above_minimum(self) -> "DataSection":
@@ -54,16 +106,16 @@ class DataSection(Section):
 
 
 class CellSection(Section):
-    """Where clients stand, and how waves reach them from there."""
+    """Positions of the clients, and path loss."""
 
-    radius_m: float = Field(500.0, ge=10, le=5000)
-    distance_min_m: float = Field(10.0, ge=10, le=5000)
-    scenario: PathLossModel = "umi"
-    line_of_sight: Sight = "always"
-    shadowing: bool = False
-    carrier_hz: float = Field(2.4e9, ge=0.5e9, le=100e9)
-    base_height_m: float = Field(10.0, ge=2, le=200)
-    client_height_m: float = Field(1.5, ge=1.2, le=22.5)
+    radius_m: float = key(500.0, "radius of the cell", ge=10, le=5000)
+    distance_min_m: float = key(10.0, "least distance from the base station", ge=10, le=5000)
+    path_loss: str = key("umi", "path-loss model: umi, uma, log-distance, or your own as module:Class")
+    line_of_sight: Sight = key("always", "whether clients see the base station")
+    shadowing: bool = key(False, "whether log-normal shadow fading is added")
+    carrier_hz: float = key(2.4e9, "carrier frequency", ge=0.5e9, le=100e9)
+    base_height_m: float = key(10.0, "height of the base station", ge=2, le=200)
+    client_height_m: float = key(1.5, "height of the clients", ge=1.2, le=22.5)
 
     @model_validator(mode="after")
     def _ring(self) -> "CellSection":
@@ -76,25 +128,25 @@ class CellSection(Section):
 
 
 class RadioSection(Section):
-    """The uplink. `gain_db` is h_Gain; `fading_mean_power` is ζ."""
+    """The uplink."""
 
-    num_channels: int = Field(10, ge=1, le=100_000)
-    bandwidth_hz: float = Field(10e6, ge=1e3, le=10e9)
-    transmit_power_w: float = Field(0.2, ge=1e-6, le=10)
-    noise_dbm_per_hz: float = Field(-174.0, ge=-210, le=-90)
-    gain_db: float = Field(0.0, ge=-100, le=MAX_GAIN_DB)
-    rician_k: float = Field(4.0, ge=0, le=1e4)
-    fading_mean_power: float = Field(1.0, gt=0, le=1e4)
+    num_channels: int = key(10, "number of OFDMA channels, C", ge=1, le=100_000)
+    bandwidth_hz: float = key(10e6, "bandwidth of one channel, B", ge=1e3, le=10e9)
+    transmit_power_w: float = key(0.2, "transmit power of a client, p", ge=1e-6, le=10)
+    noise_dbm_per_hz: float = key(-174.0, "noise power density, N0", ge=-210, le=-90)
+    gain_db: float = key(0.0, "antenna and other gain, h_Gain", ge=-100, le=MAX_GAIN_DB)
+    rician_k: float = key(4.0, "Rician factor K (linear)", ge=0, le=1e4)
+    fading_mean_power: float = key(1.0, "mean power of the fading, ζ", gt=0, le=1e4)
 
 
 class DeviceSection(Section):
-    """The clients' processors and the deadline that they work against."""
+    """The clients' processors and the deadline of a round."""
 
-    deadline_s: float = Field(0.02, ge=1e-5, le=MAX_DEADLINE_S)
-    cycles_per_sample: float = Field(1000.0, ge=1, le=1e12)
-    energy_coefficient: float = Field(1e-26, ge=1e-32, le=1e-18)
-    frequency_min_hz: float = Field(2e8, ge=1e6, le=1e11)
-    frequency_max_hz: float = Field(1e9, ge=1e6, le=1e11)
+    deadline_s: float = key(0.02, "deadline for training and uploading, T_max", ge=1e-5, le=MAX_DEADLINE_S)
+    cycles_per_sample: float = key(1000.0, "CPU cycles per sample and epoch, γ", ge=1, le=1e12)
+    energy_coefficient: float = key(1e-26, "energy per cycle and squared frequency, α", ge=1e-32, le=1e-18)
+    frequency_min_hz: float = key(2e8, "lowest CPU frequency", ge=1e6, le=1e11)
+    frequency_max_hz: float = key(1e9, "highest CPU frequency", ge=1e6, le=1e11)
 
     @model_validator(mode="after")
     def _range(self) -> "DeviceSection":
@@ -107,14 +159,19 @@ class DeviceSection(Section):
 
 
 class LearningSection(Section):
-    """The model and its local training. `smoothness` is L."""
+    """The model and its local training."""
 
-    model: str = "femnist-cnn"
-    num_parameters: int = Field(246_590, ge=1, le=10**12)
-    local_updates: int = Field(6, ge=1, le=10_000)
-    local_epochs: int = Field(2, ge=1, le=10_000)
-    learning_rate: float = Field(0.1, gt=0, le=10)
-    smoothness: float = Field(0.015, gt=0, le=1e6)
+    model: str = key("femnist-cnn", "model to train: femnist-cnn, cifar10-cnn, or your own as module:callable")
+    num_parameters: int = key(
+        0,
+        "number of model parameters, Z, to plan without torch; 0 counts them in the model, and training always does",
+        ge=0,
+        le=10**12,
+    )
+    local_updates: int = key(6, "local SGD steps per round, τ", ge=1, le=10_000)
+    local_epochs: int = key(2, "local epochs per round, τ_e", ge=1, le=10_000)
+    learning_rate: float = key(0.1, "learning rate, η", gt=0, le=10)
+    smoothness: float = key(0.015, "smoothness constant of the loss, L", gt=0, le=1e6)
 
     @model_validator(mode="after")
     def _whole_epochs(self) -> "LearningSection":
@@ -126,86 +183,32 @@ class LearningSection(Section):
         return self
 
 
-class GeneticSection(Section):
-    """Algorithm 1; `elitism` 0 is the paper's."""
-
-    population: int = Field(50, ge=2, le=100_000)
-    generations: int = Field(50, ge=1, le=100_000)
-    crossover_probability: float = Field(0.9, ge=0, le=1)
-    mutation_probability: float = Field(0.05, ge=0, le=1)
-    fitness_exponent: float = Field(1.0, gt=0, le=100)
-    elitism: int = Field(0, ge=0, le=100_000)
-
-    @model_validator(mode="after")
-    def _some_change(self) -> "GeneticSection":
-        if self.elitism >= self.population:
-            raise ValueError(
-                f"elitism = {self.elitism} leaves no room for children in population = {self.population}: lower it"
-            )
-        return self
-
-
-class ControlSection(Section):
-    """QCCF's own settings: V, ε1, ε2, the warm start, and the solvers. ε1 is measured when it is "auto"."""
-
-    energy_weight: float = Field(100.0, ge=1e-9, le=1e12)
-    data_budget: Literal["auto"] | Annotated[float, Field(ge=0, le=1e15)] = "auto"
-    quantization_budget: float = Field(0.03, ge=0, le=1e9)
-    participation_margin: float = Field(0.01, gt=0, le=1e3)
-    quantization_margin: float = Field(0.5, gt=0, le=1e6)
-    solver: Literal["assignment", "genetic", "exhaustive"] = "assignment"
-    inner: Literal["exact", "closed-form", "closed-form-taylor", "printed"] = "exact"
-    genetic: GeneticSection = GeneticSection()
-
-
-class PrincipleSection(Section):
-    """DAdaQuant: ψ, φ (a tenth of the rounds when 0), the first level, and what the rule counts."""
-
-    smoothing: float = Field(0.9, ge=0, lt=1)
-    patience: int = Field(0, ge=0, le=1_000_000)
-    initial_bits: int = Field(3, ge=1, le=16)
-    unit: Literal["bits", "intervals"] = "bits"
-
-    @model_validator(mode="after")
-    def _compares_two_rounds(self) -> "PrincipleSection":
-        if self.patience == 1:
-            raise ValueError(
-                "patience = 1 compares a round with itself: give 2 or more, or 0 for a tenth of the rounds"
-            )
-        return self
-
-
-class NoQuantizationSection(Section):
-    enforce_deadline: bool = False
-
-
 class CodecSection(Section):
-    """How uploads are coded: a name from the table, or `module:Class`, with `options` passed to it.
+    """How uploads are coded."""
 
-    Where sizes depend on the data, decisions allow for `safety_margin` more than the forecast.
-    """
-
-    name: str = DEFAULT_CODEC
-    options: dict[str, Any] = {}
-    safety_margin: float = Field(0.05, ge=0, le=10)
+    name: str = key(DEFAULT_CODEC, "codec: a name listed in docs/codecs.md, or your own as module:Class")
+    options: dict[str, Any] = key({}, "options passed to the codec")
+    safety_margin: float = key(
+        0.05, "share added to forecast sizes where the size of an upload depends on the data", ge=0, le=10
+    )
 
 
 class PolicySection(Section):
-    """Which policy runs: a name from the table, or `module:Class` with `options` passed to it."""
+    """Which policy runs."""
 
-    name: str = "qccf"
-    options: dict[str, Any] = {}
+    name: str = key("qccf", "policy: one of the five, or your own as module:Class")
+    options: dict[str, Any] = key({}, "options passed to a policy of your own")
 
 
 class StatisticsSection(Section):
-    """What stands in for training in `qccf plan`: constants, or a trace file (see `docs/plan.md`)."""
+    """Statistics used instead of training in `qccf plan`: constants, or a trace file (see `docs/plan.md`)."""
 
-    model: Literal["constant", "trace"] = "constant"
-    gradient_norm_sq: float = Field(1.0, gt=0, le=1e12)
-    gradient_variance: float = Field(1.0, ge=0, le=1e12)
-    weight_range: float = Field(0.4, gt=0, le=1e6)
-    loss: float = Field(1.0, ge=0, le=1e6)
-    trace: str = ""
+    model: Literal["constant", "trace"] = key("constant", "where the statistics come from")
+    gradient_norm_sq: float = key(1.0, "squared norm of the gradient, G²", gt=0, le=1e12)
+    gradient_variance: float = key(1.0, "variance of mini-batch gradients, σ²", ge=0, le=1e12)
+    weight_range: float = key(0.4, "largest absolute weight, θ_max", gt=0, le=1e6)
+    loss: float = key(1.0, "local loss", ge=0, le=1e6)
+    trace: str = key("", "CSV file, or a bundled trace")
 
     @model_validator(mode="after")
     def _trace_named(self) -> "StatisticsSection":
@@ -217,33 +220,42 @@ class StatisticsSection(Section):
 
 
 class EvaluationSection(Section):
-    """Test accuracy: on so many test samples each round, on all of them at the end."""
+    """When and on how many samples the global model is tested."""
 
-    samples: int = Field(1000, ge=1, le=10_000_000)
-    every: int = Field(1, ge=1, le=1_000_000)
+    samples: int = key(1000, "test samples per evaluation; the last evaluation uses all", ge=1, le=10_000_000)
+    every: int = key(1, "rounds between evaluations", ge=1, le=1_000_000)
 
 
 class ExecutionSection(Section):
-    """How a run is computed; nothing here changes its results but the precision. `workers` 0 takes every core."""
+    """How a run is computed. Only the precision and the device can change results."""
 
-    workers: int = Field(0, ge=0, le=1024)
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    checkpoint_every: int = Field(1, ge=1, le=1_000_000)
+    workers: int = key(0, "threads that train clients; 0 uses every core", ge=0, le=1024)
+    device: Literal["auto", "cpu", "cuda"] = key("auto", "where training runs; auto uses a GPU if there is one")
+    precision: Literal["auto", "fp32", "bf16"] = key("auto", "auto uses bf16 where the hardware multiplies it")
+    checkpoint_every: int = key(1, "rounds between checkpoints", ge=1, le=1_000_000)
 
 
-class Scenario(Section):
-    """Everything that defines a run."""
+def _policy_sections() -> Iterator[tuple[str, Any]]:
+    """One section per options dataclass of the policies; V and ε2 stand in QCCF's."""
+    constants = {
+        "energy_weight": (float, key(100.0, "weight of energy against convergence, V", ge=1e-9, le=1e12)),
+        "quantization_budget": (float, key(0.03, "budget of the quantization term, ε2", ge=0, le=1e9)),
+    }
+    for policy in POLICIES.values():
+        section, options = getattr(policy, "section", ""), getattr(policy, "Options", None)
+        if section and options is not None:
+            more = constants if section == "control" else {}
+            model = section_model(f"{section.title().replace('_', '')}Section", options, **more)
+            yield section, (model, model())
 
+
+class _Base(Section):
     federation: FederationSection = FederationSection()
     data: DataSection = DataSection()
     cell: CellSection = CellSection()
     radio: RadioSection = RadioSection()
     device: DeviceSection = DeviceSection()
     learning: LearningSection = LearningSection()
-    control: ControlSection = ControlSection()
-    principle: PrincipleSection = PrincipleSection()
-    no_quantization: NoQuantizationSection = NoQuantizationSection()
     policy: PolicySection = PolicySection()
     codec: CodecSection = CodecSection()
     statistics: StatisticsSection = StatisticsSection()
@@ -251,7 +263,7 @@ class Scenario(Section):
     execution: ExecutionSection = ExecutionSection()
 
     @model_validator(mode="after")
-    def _bound_applies(self) -> "Scenario":
+    def _bound_applies(self) -> "_Base":
         bound.require_valid_bound(
             learning_rate=self.learning.learning_rate,
             smoothness=self.learning.smoothness,
@@ -259,21 +271,14 @@ class Scenario(Section):
         )
         return self
 
-    def with_codec(self, name: str) -> "Scenario":
-        """The same scenario with another codec."""
-        return self.model_copy(update={"codec": self.codec.model_copy(update={"name": name})})
-
-    def with_policy(self, name: str) -> "Scenario":
-        """The same scenario with another policy."""
-        return self.model_copy(update={"policy": self.policy.model_copy(update={"name": name})})
-
-    def with_seed(self, seed: int) -> "Scenario":
-        """The same scenario with another seed."""
-        return self.model_copy(update={"federation": self.federation.model_copy(update={"seed": seed})})
+    def replaced(self, **sections: dict[str, Any]) -> "Scenario":
+        """A copy with other values in some sections: `replaced(codec={"name": "model"})`."""
+        changed = {name: getattr(self, name).model_copy(update=values) for name, values in sections.items()}
+        return self.model_copy(update=changed)  # type: ignore[return-value]
 
     def constants(self) -> Constants:
-        """What the decision core works with; ε1 is 0 until it has been measured."""
-        budget = self.control.data_budget
+        """The constants of the decision core; ε1 is 0 until the policy has measured it."""
+        control: Any = getattr(self, "control")  # noqa: B009
         return Constants(
             num_parameters=self.learning.num_parameters,
             deadline_s=self.device.deadline_s,
@@ -286,9 +291,9 @@ class Scenario(Section):
             local_epochs=self.learning.local_epochs,
             learning_rate=self.learning.learning_rate,
             smoothness=self.learning.smoothness,
-            energy_weight=self.control.energy_weight,
-            data_budget=0.0 if budget == "auto" else budget,
-            quantization_budget=self.control.quantization_budget,
+            energy_weight=control.energy_weight,
+            data_budget=0.0,
+            quantization_budget=control.quantization_budget,
         )
 
     def radio_link(self) -> Radio:
@@ -299,7 +304,7 @@ class Scenario(Section):
             transmit_power_w=self.radio.transmit_power_w,
             noise_w_per_hz=float(dbm_to_w(self.radio.noise_dbm_per_hz)),
             gain_db=self.radio.gain_db,
-            scenario=self.cell.scenario,
+            scenario=self.cell.path_loss,
             line_of_sight=self.cell.line_of_sight,
             shadowing=self.cell.shadowing,
             carrier_hz=self.cell.carrier_hz,
@@ -308,3 +313,20 @@ class Scenario(Section):
             rician_k=self.radio.rician_k,
             fading_mean_power=self.radio.fading_mean_power,
         )
+
+
+if TYPE_CHECKING:
+
+    class Scenario(_Base):
+        control: Any
+        principle: Any
+        no_quantization: Any
+
+else:
+    Scenario = create_model(
+        "Scenario",
+        __base__=_Base,
+        __module__=__name__,
+        __doc__="Everything that defines a run: the sections above, and one section per policy that has options.",
+        **dict(_policy_sections()),
+    )

@@ -10,7 +10,7 @@ from qccf.core.streams import stream
 from qccf.core.units import db_to_linear
 from qccf.wireless.fading import rician_power_gains
 from qccf.wireless.link import rates_bps
-from qccf.wireless.path_loss import PathLossModel, line_of_sight_probability, path_loss_db, shadowing_std_db
+from qccf.wireless.path_loss import line_of_sight_probability, path_loss_db, shadowing_std_db
 
 Sight = Literal["always", "never", "random"]
 
@@ -24,7 +24,7 @@ class Radio:
     transmit_power_w: float
     noise_w_per_hz: float
     gain_db: float
-    scenario: PathLossModel
+    scenario: str
     line_of_sight: Sight
     shadowing: bool
     carrier_hz: float

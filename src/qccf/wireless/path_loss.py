@@ -6,14 +6,12 @@ functions do not check it. The effective environment height is 1 m, which is exa
 ones UMa draws it at random.
 """
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from qccf.core.contracts import BoolArray, FloatArray
 
-PathLossModel = Literal["umi", "uma", "log-distance"]
+PathLossModel = str
 
 LIGHT_SPEED_M_S = 3.0e8
 """The value that the standard's break-point formula prescribes."""

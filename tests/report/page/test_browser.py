@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from qccf.paper.records import Record
 from qccf.report.page.build import Manifest, build_report
-from tests.helpers.made_runs import AS_CLAIMED, made_family, made_studies
+from qccf.rounds.run import Run
+from tests.helpers.made_runs import AS_CLAIMED, cut_run, made_family, made_studies
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -32,14 +32,12 @@ def page_file(tmp_path_factory) -> Path:
     return path
 
 
-def varied_runs() -> list[Record]:
+def varied_runs() -> list[Run]:
     """Of three rounds and one seed: no interval, and a patience of principle that must stay drawable."""
     runs = []
     for record in made_family(AS_CLAIMED, seeds=1).records:
-        tree = {"federation": {"rounds": 3}, "radio": {"gain_db": 10.0}}
-        updates = {k: getattr(record.scenario, k).model_copy(update=v) for k, v in tree.items()}
-        short = {"scenario": record.scenario.model_copy(update=updates), "rounds": record.rounds[:3]}
-        runs.append(replace(record, **short, clients=record.clients[record.clients["round"] < 3]))
+        scenario = record.scenario.replaced(federation={"rounds": 3}, radio={"gain_db": 10.0})
+        runs.append(replace(cut_run(record, 3), scenario=scenario))
     return runs
 
 

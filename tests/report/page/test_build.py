@@ -12,12 +12,12 @@ import pytest
 from qccf.cli import report as command
 from qccf.core.errors import QccfError
 from qccf.paper.diagnosis import NOTES as NAME
-from qccf.paper.records import families
+from qccf.paper.families import families, setting_of
 from qccf.paper.verdicts import RULES
 from qccf.report.figures.studies import study_charts, trained_rows
 from qccf.report.figures.style import CODEC_STYLES, run_style
 from qccf.report.page.build import Manifest, Report, build_report
-from tests.helpers.made_runs import AS_CLAIMED, made_family, made_record, made_studies
+from tests.helpers.made_runs import AS_CLAIMED, cut_run, made_family, made_record, made_studies
 
 CHEAP = AS_CLAIMED | {
     "principle": AS_CLAIMED["principle"] | {"energy": 0.8},
@@ -37,8 +37,8 @@ An old story.
 @pytest.fixture(scope="module")
 def text() -> str:
     records = list(made_family(CHEAP, seeds=3).records)
-    cut = replace(records[0], rounds=records[0].rounds[:5], summary=records[0].summary | {"finished": False})
-    few = [r for r in records if r.setting.energy_weight == 100.0]
+    cut = replace(cut_run(records[0], 5), summary=records[0].summary | {"finished": False})
+    few = [r for r in records if setting_of(r).energy_weight == 100.0]
     return build_report([*few, cut], made_studies(), Manifest(), NOTES).page
 
 
@@ -154,7 +154,7 @@ def test_trained_savings_are_of_the_same_seeds_and_of_nothing_else_changed() -> 
     dots = next(series for series in panel.series if series.name == "trained, against principle")
     assert [np.isfinite(low) for low in dots.low] == [True, True, False], "one seed has no interval, the others have"
 
-    narrow = [r for r in family.records if r.setting.beta == 150.0]
+    narrow = [r for r in family.records if setting_of(r).beta == 150.0]
     unfinished = [replace(r, summary=r.summary | {"finished": False}) for r in family.records]
     for other in (
         with_settings(family.records, codec={"name": "update"}),

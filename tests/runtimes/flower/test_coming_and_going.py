@@ -31,9 +31,9 @@ def test_a_lost_client_is_missed_and_may_come_back() -> None:
 
     strategy, grid = federation(meddle)
     strategy.start(grid, first_arrays(), num_rounds=ROUNDS, timeout=0.3)
-    on = strategy.ledger.clients()["participated"].reshape(ROUNDS, 5)[:, 1]
+    on = strategy.ledger.tables()["clients"]["participated"].reshape(ROUNDS, 5)[:, 1]
     assert gone == [1]
-    assert strategy.ledger.rounds()["missed"].tolist() == [0, 1, 0, 0]
+    assert strategy.ledger.tables()["rounds"]["missed"].tolist() == [0, 1, 0, 0]
     assert on.tolist() == [True, True, True, True]
 
 
@@ -45,7 +45,7 @@ def test_an_absent_client_is_not_scheduled() -> None:
     strategy.start(grid, first_arrays(), num_rounds=2, timeout=1)
     grid.numbers[77] = 2
     strategy.start(grid, first_arrays(), num_rounds=3, timeout=1)
-    on = strategy.ledger.clients()["participated"].reshape(3, 5)
+    on = strategy.ledger.tables()["clients"]["participated"].reshape(3, 5)
     assert on[:, 2].tolist() == [True, False, True]
     assert on[:, [0, 1, 3, 4]].all()
     assert strategy.roster.nodes[2] == 77
@@ -114,7 +114,7 @@ def test_rounds_in_which_nobody_was_to_train_are_no_reason_to_give_up() -> None:
     settings = "policy.name=tests.runtimes.flower.test_coming_and_going:Idle"
     strategy, grid = federation(lambda _, reply: reply, settings, patience=1)
     strategy.start(grid, first_arrays(), num_rounds=3, timeout=0.3)
-    assert strategy.ledger.rounds()["participants"].tolist() == [0, 0, 0]
+    assert strategy.ledger.tables()["rounds"]["participants"].tolist() == [0, 0, 0]
 
 
 def test_it_waits_for_somebody_and_then_says_that_nobody_is_there(tmp_path) -> None:
@@ -145,8 +145,8 @@ def test_a_server_that_is_started_again_goes_on(tmp_path) -> None:
     second.start(grid, first_arrays(), num_rounds=ROUNDS, timeout=5)
     assert not [message for _, message in grid.sent if message.metadata.group_id.startswith("probe")]
     np.testing.assert_array_equal(second.weights, whole.weights)
-    for name, column in whole.ledger.clients().items():
-        np.testing.assert_array_equal(second.ledger.clients()[name], column, err_msg=name)
+    for name, column in whole.ledger.tables()["clients"].items():
+        np.testing.assert_array_equal(second.ledger.tables()["clients"][name], column, err_msg=name)
     assert json.loads((tmp_path / "summary.json").read_text())["rounds"] == ROUNDS
     assert (tmp_path / "rounds.parquet").exists()
     assert (tmp_path / "scenario.toml").exists()
@@ -161,7 +161,13 @@ def test_a_server_that_goes_on_needs_only_somebody(tmp_path, caplog: pytest.LogC
     with caplog.at_level(logging.WARNING, logger="flwr"):
         second.start(grid, first_arrays(), num_rounds=2, timeout=5)
     assert "2 of 5 clients came" in caplog.text
-    assert second.ledger.clients()["participated"].reshape(2, 5)[1].tolist() == [True, False, False, False, True]
+    assert second.ledger.tables()["clients"]["participated"].reshape(2, 5)[1].tolist() == [
+        True,
+        False,
+        False,
+        False,
+        True,
+    ]
     third, grid = federation(*settings, out=tmp_path)
     grid.numbers = {}
     third.start(grid, first_arrays(), num_rounds=2, timeout=5)  # a finished run waits for nobody

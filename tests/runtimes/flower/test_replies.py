@@ -87,7 +87,7 @@ def test_a_bad_reply_is_rejected_and_never_aggregated(name: str, caplog: pytest.
     ), caplog.text
     lost.start(lost_grid, first_arrays(), num_rounds=1, timeout=0.3)
     np.testing.assert_array_equal(bad.weights, lost.weights)
-    clients = bad.ledger.clients()
+    clients = bad.ledger.tables()["clients"]
     assert clients["missed"].tolist() == [False, True, False, False, False]
     assert clients["arrived"].tolist() == [True, False, True, True, True]
     assert clients["compute_energy_j"][1] > 0.0
@@ -101,7 +101,7 @@ def test_raw_weights_are_checked_as_well(caplog: pytest.LogCaptureFixture) -> No
             strategy.start(grid, first_arrays(), num_rounds=1, timeout=0.3)
         assert reason in caplog.text
         assert np.isfinite(strategy.weights).all()
-        assert strategy.ledger.clients()["arrived"].tolist() == [True, False, True, True, True]
+        assert strategy.ledger.tables()["clients"]["arrived"].tolist() == [True, False, True, True, True]
 
 
 def test_replies_nobody_asked_for_and_second_replies_are_rejected(caplog: pytest.LogCaptureFixture) -> None:
@@ -144,14 +144,14 @@ def test_a_reply_that_hangs_or_cannot_be_read_costs_nobody_elses(caplog: pytest.
         strategy.start(grid, first_arrays(), num_rounds=1, timeout=1.0)
     assert time.monotonic() - started < 20.0, "the round ends in time"
     assert "cannot be read: ValueError: not a record" in caplog.text
-    assert strategy.ledger.clients()["arrived"].tolist() == [True, False, False, True, True]
+    assert strategy.ledger.tables()["clients"]["arrived"].tolist() == [True, False, False, True, True]
 
 
 def test_the_largest_statistics_that_are_let_through_do_no_harm() -> None:
     most = {"gradient-norm-sq": MOST, "gradient-variance": MOST, "weight-range": MOST, "loss": MOST}
     strategy, grid = federation(_with_report(**most))
     strategy.start(grid, first_arrays(), num_rounds=ROUNDS, timeout=1)
-    assert strategy.ledger.rounds()["arrived"].tolist()[0] == 5
+    assert strategy.ledger.tables()["rounds"]["arrived"].tolist()[0] == 5
     assert np.isfinite(strategy.weights).all()
 
 

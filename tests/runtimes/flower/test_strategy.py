@@ -39,12 +39,12 @@ def test_a_users_own_app_trains() -> None:
     assert list(result.arrays) == ["layer.weight", "layer.bias"]
     assert np.abs(strategy.weights - before).max() > 1e-3
     np.testing.assert_array_equal(Layout.of(result.arrays).flatten(result.arrays), strategy.weights)
-    rounds = strategy.ledger.rounds()
+    rounds = strategy.ledger.tables()["rounds"]
     assert rounds["arrived"].min() > 0
     assert rounds["test_loss"].tolist() == [1.0, 0.5, 1 / 3, 0.25]
     assert result.train_metrics_clientapp[2]["energy_j"] == pytest.approx(rounds["energy_j"][1])
     assert result.evaluate_metrics_serverapp[4]["loss"] == 0.25
-    losses = strategy.ledger.clients()["loss"].reshape(ROUNDS, 5)
+    losses = strategy.ledger.tables()["clients"]["loss"].reshape(ROUNDS, 5)
     assert np.nanmean(losses[-1]) < np.nanmean(losses[0])
 
 
@@ -52,7 +52,7 @@ def test_nobody_but_the_scheduled_clients_gets_work() -> None:
     strategy, grid = federation(lambda _, reply: reply, "radio.num_channels=2")
     strategy.start(grid, first_arrays(), num_rounds=ROUNDS, timeout=5)
     worked = [client for client, message in grid.sent if message.metadata.group_id.startswith("train")]
-    on = strategy.ledger.clients()["participated"].reshape(ROUNDS, 5)
+    on = strategy.ledger.tables()["clients"]["participated"].reshape(ROUNDS, 5)
     assert len(worked) == on.sum() <= 2 * ROUNDS
     assert worked == [int(client) for row in on for client in np.flatnonzero(row)]
 
@@ -67,7 +67,7 @@ def test_the_meter_agrees_with_our_own_training() -> None:
     )
     ours = local_update(
         model, start, images, labels, local_updates=3, local_epochs=1, learning_rate=0.1, rng=stream(0, "batches")
-    ).report
+    ).statistics
     theirs = Tiny()
     FlatModel(theirs, device="cpu", precision="fp32").load(start)
     order = np.array_split(stream(0, "batches").permutation(90), 3)
@@ -121,7 +121,7 @@ def test_throttled_uploads_take_as_long_as_the_model_says() -> None:
     settings = [*slow, "policy.name=channel-allocate"]
     strategy, grid = federation(lambda _, reply: reply, *settings, throttle=True, rates=Recorder)
     strategy.start(grid, first_arrays(), num_rounds=2, timeout=60)
-    clients = strategy.ledger.clients()
+    clients = strategy.ledger.tables()["clients"]
     on = clients["participated"]
     modelled_s = clients["payload_bits"][on] / clients["rate_bps"][on]
     assert len(modelled_s) == 2
@@ -235,7 +235,7 @@ def test_codec_and_bits_are_what_was_decided() -> None:
     strategy, grid = federation(meddle)
     strategy.start(grid, first_arrays(), num_rounds=1, timeout=5)
     codec = build_codec("update+entropy", 650, [640, 10])
-    bits = strategy.ledger.clients()["num_bits"]
+    bits = strategy.ledger.tables()["clients"]["num_bits"]
     for client, payload in payloads:
         assert codec.decode(payload, int(bits[client])).shape == (650,)
     assert len(payloads) == strategy.ledger.last["participants"]

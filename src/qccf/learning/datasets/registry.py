@@ -1,5 +1,6 @@
 """Every dataset by name; an entry here is all that a new one needs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from qccf.learning.datasets.base import DataError, Dataset, DatasetSource, checked
@@ -35,3 +36,16 @@ def _source(name: str) -> DatasetSource:
     if name not in DATASETS:
         raise DataError(f"dataset {name!r} is unknown; choose one of {', '.join(DATASETS)}.")
     return DATASETS[name]
+
+
+def available_dataset(names: Sequence[str], folder: Path) -> tuple[str, str]:
+    """The first of some datasets that is in the folder, and why the first name is not it (empty if it is)."""
+    first: DataError | None = None
+    for name in names:
+        try:
+            require_dataset(name, folder)
+            return name, str(first or "")
+        except DataError as error:
+            first = first or error
+    assert first is not None
+    raise first

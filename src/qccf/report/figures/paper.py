@@ -11,9 +11,10 @@ import numpy as np
 
 from qccf.core.contracts import FloatArray
 from qccf.core.intervals import band, estimate
-from qccf.paper.records import Family, Record, Setting
+from qccf.paper.families import Family, Setting
 from qccf.report.figures.chart import Chart, Panel, Series
 from qccf.report.figures.style import run_style
+from qccf.rounds.run import Run
 
 WHOLE = (0.0, 1.02)
 BAND = "Lines are means over seeds, bands 95 % intervals of the mean (Student's t)."
@@ -40,7 +41,7 @@ def _weights(family: Family, suffix: str) -> Chart:
     weights = [s.energy_weight for s in settings]
     panels = []
     for title, label, of, percent in (
-        ("(a) Accuracy", "final test accuracy", Record.final_accuracy, True),
+        ("(a) Accuracy", "final test accuracy", Run.final_accuracy, True),
         ("(b) Energy", "energy of the whole run (J)", lambda record: record.energy_j[-1], False),
     ):
         points = [estimate(of(record) for record in family.of(s, "qccf")) for s in settings]
@@ -104,7 +105,7 @@ def _other_weights(family: Family, setting: Setting) -> list[Series]:
         return []
     energies, accuracies = (
         [estimate(of(record) for record in family.of(s, "qccf")) for s in others]
-        for of in (lambda record: float(record.energy_j[-1]), Record.final_accuracy)
+        for of in (lambda record: float(record.energy_j[-1]), Run.final_accuracy)
     )
     x, y = ([point.mean for point in points] for points in (energies, accuracies))
     return [replace(_series("qccf", 0, x, y, accuracies, line=False), name="qccf, other V", marker="+")]
@@ -173,11 +174,11 @@ def _lost(family: Family, settings: list[Setting], suffix: str) -> Chart:
     return Chart(f"lost{suffix}", f"Missed deadlines, {family.title}", caption, tuple(panels))
 
 
-def _accuracy(record: Record) -> FloatArray:
+def _accuracy(record: Run) -> FloatArray:
     return record.accuracy
 
 
-def _energy(record: Record) -> FloatArray:
+def _energy(record: Run) -> FloatArray:
     return record.energy_j
 
 
@@ -190,14 +191,14 @@ def _quantizing(family: Family, setting: Setting) -> list[str]:
     ]
 
 
-def _stack(records: list[Record], of: Callable[[Record], FloatArray]) -> FloatArray:
+def _stack(records: list[Run], of: Callable[[Run], FloatArray]) -> FloatArray:
     """[seed, round], as far as all seeds have come."""
     length = min(len(record.rounds) for record in records)
     return np.array([of(record)[:length] for record in records])
 
 
 def _curves(
-    family: Family, setting: Setting, of: Callable[[Record], FloatArray], names: Iterable[str] | None = None
+    family: Family, setting: Setting, of: Callable[[Run], FloatArray], names: Iterable[str] | None = None
 ) -> tuple[Series, ...]:
     labels = family.labels(setting)
     curves = []

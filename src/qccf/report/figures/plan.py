@@ -10,17 +10,19 @@ from matplotlib.ticker import MaxNLocator
 
 from qccf.report.figures.cell import draw_cell
 from qccf.report.figures.style import new_figure, run_style
-from qccf.runtimes.planner import PlannedRun, summarise
+from qccf.rounds.run import Run
+from qccf.rounds.world import build_world
+from qccf.runtimes.planner import plan_summary
 
 
-def plan_figure(runs: Sequence[PlannedRun], focus: str) -> Figure:
+def plan_figure(runs: Sequence[Run], focus: str) -> Figure:
     """Four panels. `focus` is the policy whose bits colour the cell."""
     figure, axes = new_figure(10.5, 8.2, 2, 2)
-    rows = summarise(runs)
+    rows = plan_summary(runs)
     shown = next(run for run in runs if run.policy == focus)
-    uploads = shown.participated.sum(axis=0)
-    mean_bits = np.where(uploads > 0, shown.num_bits.sum(axis=0) / np.maximum(uploads, 1), np.nan)
-    draw_cell(axes[0, 0], shown.world, mean_bits, focus)
+    uploads = shown.by_round("participated").sum(axis=0)
+    mean_bits = np.where(uploads > 0, shown.by_round("num_bits").sum(axis=0) / np.maximum(uploads, 1), np.nan)
+    draw_cell(axes[0, 0], build_world(shown.scenario, shown.seed, shown.dataset_sizes), mean_bits, focus)
     _draw_energy(axes[0, 1], rows)
     _draw_bits_over_rounds(axes[1, 0], runs)
     _draw_bits_over_sizes(axes[1, 1], runs)
@@ -43,18 +45,26 @@ def _draw_energy(axes: Axes, rows: list[dict[str, Any]]) -> None:
     axes.grid(axis="x", visible=False)
 
 
-def _quantizing(runs: Sequence[PlannedRun]) -> list[str]:
+def _quantizing(runs: Sequence[Run]) -> list[str]:
     """The policies whose bits are a choice; 32-bit floats would only squash the axis."""
     names = dict.fromkeys(run.policy for run in runs)
-    return [n for n in names if any((r.num_bits[r.participated] < 32).any() for r in runs if r.policy == n)]
+    return [
+        n
+        for n in names
+        if any(
+            (r.client_columns["num_bits"][r.client_columns["participated"]] < 32).any() for r in runs if r.policy == n
+        )
+    ]
 
 
-def _draw_bits_over_rounds(axes: Axes, runs: Sequence[PlannedRun]) -> None:
+def _draw_bits_over_rounds(axes: Axes, runs: Sequence[Run]) -> None:
     for k, name in enumerate(_quantizing(runs)):
         mine = [run for run in runs if run.policy == name]
-        uploads = np.array([run.participated.sum(axis=1) for run in mine])
+        uploads = np.array([run.by_round("participated").sum(axis=1) for run in mine])
         with np.errstate(invalid="ignore"):
-            bits = np.array([run.num_bits.sum(axis=1) for run in mine]) / np.where(uploads > 0, uploads, np.nan)
+            bits = np.array([run.by_round("num_bits").sum(axis=1) for run in mine]) / np.where(
+                uploads > 0, uploads, np.nan
+            )
         rounds = np.arange(1, bits.shape[1] + 1)
         seen = np.isfinite(bits).any(axis=0)
         colour, marker = run_style(name, k)
@@ -68,12 +78,12 @@ def _draw_bits_over_rounds(axes: Axes, runs: Sequence[PlannedRun]) -> None:
         axes.legend(fontsize=8)
 
 
-def _draw_bits_over_sizes(axes: Axes, runs: Sequence[PlannedRun]) -> None:
+def _draw_bits_over_sizes(axes: Axes, runs: Sequence[Run]) -> None:
     for k, name in enumerate(_quantizing(runs)):
         mine = [run for run in runs if run.policy == name]
-        sizes = np.concatenate([run.world.dataset_sizes for run in mine])
-        uploads = np.concatenate([run.participated.sum(axis=0) for run in mine])
-        bits = np.concatenate([run.num_bits.sum(axis=0) for run in mine])
+        sizes = np.concatenate([run.dataset_sizes for run in mine])
+        uploads = np.concatenate([run.by_round("participated").sum(axis=0) for run in mine])
+        bits = np.concatenate([run.by_round("num_bits").sum(axis=0) for run in mine])
         seen = uploads > 0
         colour, marker = run_style(name, k)
         axes.scatter(sizes[seen], bits[seen] / uploads[seen], s=14, color=colour, marker=marker, alpha=0.7, label=name)

@@ -11,8 +11,8 @@ from qccf.learning.datasets import Dataset
 from qccf.learning.partition import partition
 from qccf.report.figures.cell import draw_cell
 from qccf.report.figures.style import new_figure, run_style
+from qccf.rounds.run import Run, run_labels
 from qccf.rounds.world import build_world
-from qccf.runtimes.simulator import Run
 from qccf.settings.loading import Scenario
 
 
@@ -34,8 +34,8 @@ def _learning(runs: Sequence[Run], note: str) -> Figure:
     _curves(axes[1], runs, lambda run: run.rounds["round"] + 1, lambda run: run.rounds["cumulative_energy_j"])
     axes[1].set(xlabel="round", ylabel="energy so far (J)", title="Energy against rounds")
     _floor(axes[1], axes[2], runs)
-    for run in runs:
-        colour, marker = _style(runs, run.label)
+    for run, label in zip(runs, run_labels(runs), strict=True):
+        colour, marker = _style(runs, label)
         seen = run.rounds["test_accuracy"].notna()
         x, y = run.rounds["cumulative_energy_j"][seen], run.rounds["test_accuracy"][seen]
         axes[2].plot(x, y, color=colour, marker=marker, markevery=0.1, markersize=4, lw=1)
@@ -66,9 +66,9 @@ def _bits(runs: Sequence[Run], note: str) -> Figure:
         axes[0].legend(fontsize=8)
     axes[0].set(xlabel="round", ylabel="mean bits a parameter", title=f"Bits against rounds ({note})")
     axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
-    for run in quantizing:
+    for run, label in zip(quantizing, run_labels(quantizing), strict=True):
         uploads = run.clients[run.clients["participated"]].groupby("client")
-        colour, marker = _style(runs, run.label)
+        colour, marker = _style(runs, label)
         axes[1].scatter(
             uploads["dataset_size"].first(), uploads["num_bits"].mean(), s=16, color=colour, marker=marker, alpha=0.7
         )
@@ -112,13 +112,14 @@ def _partition(seed: int, scenario: Scenario, dataset: Dataset) -> Figure:
 
 
 def _style(runs: Sequence[Run], label: str) -> tuple[str, str]:
-    return run_style(label, list(dict.fromkeys(run.label for run in runs)).index(label))
+    return run_style(label, list(dict.fromkeys(run_labels(runs))).index(label))
 
 
 def _curves(axes: Axes, runs: Sequence[Run], x: Callable[[Run], object], y: Callable[[Run], object]) -> None:
     """The mean over seeds with a band from the lowest to the highest."""
-    for label in dict.fromkeys(run.label for run in runs):
-        mine = [run for run in runs if run.label == label]
+    labels = run_labels(runs)
+    for label in dict.fromkeys(labels):
+        mine = [run for run, own in zip(runs, labels, strict=True) if own == label]
         length = min(len(run.rounds) for run in mine)
         rounds = np.asarray(x(mine[0]), dtype=float)[:length]
         values = np.array([np.asarray(y(run), dtype=float)[:length] for run in mine])

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from qccf.core.intervals import Estimate, band, estimate
+from qccf.paper.families import Family, fixed_settings, setting_of
 from qccf.paper.findings import PAPERS_SAVINGS, energy_saved
-from qccf.paper.records import Family, fixed_settings
 from qccf.paper.studies import FACTORS, PAYERS, SOLVERS, Factor
 from qccf.report.figures.chart import Chart, Panel, Series
 from qccf.report.figures.style import run_style
@@ -106,7 +106,7 @@ def _trained(family: Family) -> _Trained | None:
     changed = [factor for factor in FACTORS if factor.key in different]
     ended = [record for record in family.records if record.finished and record.codec == PAPERS_CODEC]
     weight = usual.control.energy_weight
-    fitting = [s for s in {r.setting for r in ended} if s.is_papers(300.0) and s.energy_weight == weight]
+    fitting = [s for s in {setting_of(r) for r in ended} if s.is_papers(300.0) and s.energy_weight == weight]
     if family.task != "femnist" or not fitting or len(changed) > 1 or not set(different) <= keys:
         return None
     runs = replace(family, records=tuple(ended))

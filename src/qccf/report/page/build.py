@@ -15,8 +15,8 @@ from qccf.core.intervals import estimate
 from qccf.paper.claims import CLAIMS, Judged, judge
 from qccf.paper.claims_table import claims_to_csv
 from qccf.paper.diagnosis import evidence, lacking, read_notes, unsettled
+from qccf.paper.families import PAPERS_MEAN_SIZE, Family, families
 from qccf.paper.findings import Finding
-from qccf.paper.records import PAPERS_MEAN_SIZE, Family, Record, families
 from qccf.paper.studies import FACTORS
 from qccf.paper.verdicts import QUANTITIES, RULES, SIGNS, Answer
 from qccf.report.figures.chart import Chart, chart_to_csv, chart_to_json, draw
@@ -24,6 +24,7 @@ from qccf.report.figures.paper import family_charts
 from qccf.report.figures.studies import SavingRow, saving_rows, study_charts, trained_rows
 from qccf.report.page.markdown import to_html
 from qccf.report.page.provenance import literal_table, plural, settings_section
+from qccf.rounds.run import Run
 
 VERDICT_CLASSES: dict[Answer, str] = {
     "holds": "holds", "partly": "partly", "does not hold": "fails", "not settled": "unknown",
@@ -56,11 +57,11 @@ class Report:
 
 
 def build_report(
-    records: Sequence[Record],
+    records: Sequence[Run],
     studies: Sequence[dict[str, Any]],
     manifest: Manifest,
     notes: str = "",
-    varied: Sequence[Record] = (),
+    varied: Sequence[Run] = (),
 ) -> Report:
     """Judge, draw and write; `records` may be anybody's runs, `notes` what was written about their verdicts.
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from qccf._version import __version__
 from qccf.core.errors import InfeasibleError
-from qccf.paper.records import PAPERS_MEAN_SIZE, Family, Record
+from qccf.paper.families import PAPERS_MEAN_SIZE, Family, setting_of
 from qccf.report.page.markdown import to_html
+from qccf.rounds.run import Run
 from qccf.rounds.world import build_world
 from qccf.settings.loading import load_scenario, scenario_to_toml
 
@@ -31,7 +32,7 @@ def literal_table() -> str:
     )
 
 
-def settings_section(groups: list[Family], varied: Sequence[Record], command: str) -> str:
+def settings_section(groups: list[Family], varied: Sequence[Run], command: str) -> str:
     """The end of the page; `varied` are the runs with one setting changed, `command` is what made them all."""
     versions = [f"qccf {__version__}", f"Python {platform.python_version()}"]
     for name in PACKAGES:
@@ -50,11 +51,11 @@ def settings_section(groups: list[Family], varied: Sequence[Record], command: st
         seeds = ", ".join(str(seed) for seed in sorted({record.seed for record in family.records}))
         first = family.records[0]
         control = first.scenario.control
-        text = scenario_to_toml(first.scenario, policy=first.policy, seed=first.seed)
+        text = scenario_to_toml(first.scenario)
         names = "\n".join(
-            f"{r.folder.name}: {r.policy}, {r.codec}, β {r.setting.beta:g}, V {r.setting.energy_weight:g}, "
+            f"{_name(r)}: {r.policy}, {r.codec}, β {setting_of(r).beta:g}, V {setting_of(r).energy_weight:g}, "
             f"seed {r.seed}"
-            for r in sorted(family.records, key=lambda r: (r.setting, r.policy, r.seed))
+            for r in sorted(family.records, key=lambda r: (setting_of(r), r.policy, r.seed))
         )
         precision = "{precision} on {device}".format_map(defaultdict(lambda: "?", first.summary))
         lines.append(
@@ -69,13 +70,13 @@ def settings_section(groups: list[Family], varied: Sequence[Record], command: st
         lines.append(
             "<h3>Runs with one setting changed</h3><p>Of these only the savings are shown, in the figure of what they "
             f"hang on.</p><details><summary>{plural(len(varied), 'run')}</summary><pre>"
-            + escape("\n".join(record.folder.name for record in varied))
+            + escape("\n".join(_name(record) for record in varied))
             + "</pre></details>"
         )
     return "\n".join(lines)
 
 
-def _run_versions(records: Sequence[Record]) -> str:
+def _run_versions(records: Sequence[Run]) -> str:
     """What the runs themselves say that they were computed by."""
     said = Counter(
         ", ".join(f"{name} {number}" for name, number in _versions(record.summary).items()) for record in records
@@ -109,3 +110,7 @@ def _differences(family: Family) -> str:
 
 def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def _name(run: Run) -> str:
+    return "" if run.folder is None else run.folder.name

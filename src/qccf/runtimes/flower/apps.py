@@ -20,7 +20,7 @@ from qccf.runtimes.flower.messages import CONFIG, Instruction
 from qccf.runtimes.flower.mod import reply_to
 from qccf.runtimes.flower.roster import AbsentError
 from qccf.runtimes.flower.strategy import SOURCES, QccfStrategy
-from qccf.runtimes.simulator import described
+from qccf.runtimes.simulator import about_data, packages
 from qccf.settings.loading import Scenario, load_scenario
 
 RUN_CONFIG: dict[str, Any] = {
@@ -63,7 +63,12 @@ def server_app() -> ServerApp:
                 rates=config["rates"],
                 throttle=config["throttle"],
                 join_timeout_s=config["join-timeout"],
-                about={"precision": clients.precision, "device": clients.device, **described(dataset)},
+                about={
+                    "precision": clients.precision,
+                    "device": clients.device,
+                    **about_data(dataset),
+                    "packages": packages(),
+                },
             )
             layout = clients_layout(clients)
 

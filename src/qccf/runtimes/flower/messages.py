@@ -13,7 +13,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 
 from qccf.core.contracts import MAX_NUM_BITS, FloatArray
 from qccf.core.errors import QccfError
-from qccf.learning.results import Flat, Report
+from qccf.learning.results import Flat, LocalStatistics
 from qccf.quantization.costs import raw_payload_bits
 from qccf.quantization.protocol import Codec, Forecast
 from qccf.quantization.wire import PayloadError
@@ -85,15 +85,15 @@ class Instruction:
 
 def upload_content(instruction: Instruction, upload: Upload, num_examples: int) -> RecordDict:
     """A client's reply to "probe" (without a payload) or "train"."""
-    report = upload.report
+    statistics = upload.statistics
     metrics: dict[str, Any] = {
         "round": instruction.round_index,
         "client": instruction.client,
         "num-examples": num_examples,
-        "gradient-norm-sq": report.gradient_norm_sq,
-        "gradient-variance": report.gradient_variance,
-        "weight-range": report.weight_range,
-        "loss": report.loss,
+        "gradient-norm-sq": statistics.gradient_norm_sq,
+        "gradient-variance": statistics.gradient_variance,
+        "weight-range": statistics.weight_range,
+        "loss": statistics.loss,
     }
     if upload.forecast is not None:
         metrics["error-scale"] = upload.forecast.error_scale
@@ -101,7 +101,8 @@ def upload_content(instruction: Instruction, upload: Upload, num_examples: int) 
             metrics["forecast-bits"] = upload.forecast.bits.tolist()
     content = RecordDict({REPLY: MetricRecord(metrics)})
     if instruction.act == "train":
-        data = upload.payload if isinstance(upload.payload, bytes) else upload.payload.astype("<f4").tobytes()
+        payload = upload.payload
+        data = payload if isinstance(payload, bytes) else np.asarray(payload, dtype="<f4").tobytes()
         array = Array(dtype="uint8", shape=(len(data),), stype=PAYLOAD_STYPE, data=data)
         content[UPLOAD] = ArrayRecord({"payload": array})
     return content
@@ -127,7 +128,7 @@ def read_reply(
     for name, wanted in (("round", instruction.round_index), ("client", instruction.client)):
         if metrics.get(name) != wanted:
             raise ReplyError(f"it is for {name} {metrics.get(name)}, and the instruction was for {name} {wanted}.")
-    report = Report(
+    statistics = LocalStatistics(
         gradient_norm_sq=_number(metrics, "gradient-norm-sq"),
         gradient_variance=_number(metrics, "gradient-variance"),
         weight_range=_number(metrics, "weight-range"),
@@ -138,18 +139,18 @@ def read_reply(
         raise ReplyError(f"num-examples = {num_examples}, and a client has at least one sample.")
     if instruction.act == "train" and instruction.num_bits == RAW:
         vector = _raw_weights(_payload(reply, num_parameters), num_parameters)
-        return Upload(vector, raw_payload_bits(num_parameters), report, None), num_examples
+        return Upload(vector, raw_payload_bits(num_parameters), statistics, None), num_examples
     sizes = None if codec.affine else _forecast_bits(metrics, 8.0 * _most_bytes(num_parameters))
     forecast = Forecast(_number(metrics, "error-scale"), sizes)
     if instruction.act == "probe":
-        return Upload(b"", 0.0, report, forecast), num_examples
+        return Upload(b"", 0.0, statistics, forecast), num_examples
     payload = _payload(reply, num_parameters)
     try:
         vector = _finite(codec.decode(payload, instruction.num_bits))
     except PayloadError as error:
         raise ReplyError(str(error)) from None
     size_bits = float(codec.size_bits(payload))
-    return Upload(vector if keep_decoded else payload, size_bits, report, forecast), num_examples
+    return Upload(vector if keep_decoded else payload, size_bits, statistics, forecast), num_examples
 
 
 def _metrics(reply: Message) -> MetricRecord:

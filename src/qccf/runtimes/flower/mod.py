@@ -8,7 +8,7 @@ import numpy as np
 from flwr.app import Context, Message, MetricRecord, RecordDict
 
 from qccf.core.errors import QccfError
-from qccf.learning.results import Flat, LocalResult, Report
+from qccf.learning.results import Flat, LocalResult, LocalStatistics
 from qccf.quantization.registry import build_codec
 from qccf.rounds import uplink
 from qccf.runtimes.flower.layout import Layout
@@ -57,7 +57,7 @@ def reply_to(message: Message, context: Context, train: Train) -> Message:
     codec = build_codec(instruction.codec, layout.num_parameters, layout.sizes, **instruction.codec_options)
     if instruction.act == "probe":
         forecast = codec.forecast(uplink.coded_vector(codec, result.weights, received))
-        upload = uplink.Upload(b"", 0.0, result.report, forecast)
+        upload = uplink.Upload(b"", 0.0, result.statistics, forecast)
     else:
         upload = uplink.encode(
             codec,
@@ -91,14 +91,14 @@ def _record(records: Any, name: str) -> Any:
     return records[name]
 
 
-def _statistics(metrics: MetricRecord, weights: Flat) -> Report:
+def _statistics(metrics: MetricRecord, weights: Flat) -> LocalStatistics:
     for name in NEEDED_METRICS:
         if not isinstance(metrics.get(name), int | float):
             raise TrainingReplyError(
                 f'the training function returned no number "{name}" in its record "{METRICS}": '
                 "qccf.flower.Meter measures what is needed."
             )
-    return Report(
+    return LocalStatistics(
         gradient_norm_sq=float(metrics["gradient-norm-sq"]),
         gradient_variance=float(metrics["gradient-variance"]),
         weight_range=float(np.abs(weights).max()),

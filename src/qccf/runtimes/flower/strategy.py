@@ -1,7 +1,5 @@
 """Any policy as a Flower strategy: the simulator's round with a network between server and clients."""
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -18,20 +16,21 @@ from flwr.supercore import log
 
 from qccf.core.contracts import FloatArray, Observation
 from qccf.core.errors import QccfError
-from qccf.core.files import alone_in, write_text_whole
+from qccf.core.files import alone_in
 from qccf.learning.results import Flat
-from qccf.quantization.registry import build_codec
 from qccf.rounds import checkpoint, uplink
 from qccf.rounds.ledger import Ledger
-from qccf.rounds.round import Plan, Rules, Server, close_round, open_round
+from qccf.rounds.round import OpenRound, RoundRules, ServerState, close_round, open_round
+from qccf.rounds.run import finished_run
+from qccf.rounds.run_folder import CHECKPOINTS, begin_run, write_run
+from qccf.rounds.setup import build_rules, scenario_codec
 from qccf.rounds.world import build_world
 from qccf.runtimes.flower.exchange import exchange, prompt_object_pulls
 from qccf.runtimes.flower.layout import Layout
 from qccf.runtimes.flower.messages import ARRAYS, CONFIG, INSTRUCTION, Act, Instruction, ReplyError, read_reply
 from qccf.runtimes.flower.rates import MeasuredRates, RateSource, SimulatedRates
 from qccf.runtimes.flower.roster import AbsentError, Roster
-from qccf.runtimes.simulator import Run, build_rules, summarise, write_run
-from qccf.settings.loading import Scenario, scenario_to_toml, settings_key
+from qccf.settings.loading import Scenario, run_digest
 from qccf.wireless.cell import Cell
 
 SOURCES: dict[str, Callable[[Cell], RateSource]] = {"simulated": SimulatedRates, "measured": MeasuredRates}
@@ -69,9 +68,9 @@ class QccfStrategy(Strategy):
         patience: int = 3,
         about: dict[str, Any] | None = None,
     ) -> None:
-        self.scenario = scenario
         self.policy = policy or scenario.policy.name
         self.seed = scenario.federation.seed if seed is None else seed
+        self.scenario = scenario.replaced(policy={"name": self.policy}, federation={"seed": self.seed})
         self.out = out
         self.throttle = throttle
         self.join_timeout_s = join_timeout_s
@@ -90,11 +89,11 @@ class QccfStrategy(Strategy):
         self._begun = False
         self._resumed = False
         self._layout: Layout
-        self._rules: Rules
+        self._rules: RoundRules
         self._cell: Cell
         self._rates: RateSource
-        self._server: Server
-        self._plan: Plan
+        self._server: ServerState
+        self._opened: OpenRound
 
     def start(
         self,
@@ -156,15 +155,15 @@ class QccfStrategy(Strategy):
         self._wait_for_clients(grid)
         rates_bps = self._rates.rates_bps(n).copy()
         rates_bps[[client for client in range(self.roster.num_clients) if client not in self.roster.nodes]] = 0.0
-        self._plan = open_round(self._server, self._rules, Observation(rates_bps, self._server.statistics))
-        decision = self._plan.decision
-        to_train = [int(client) for client in np.flatnonzero(self._plan.due) if int(client) in self.roster.nodes]
+        self._opened = open_round(self._server, self._rules, Observation(rates_bps, self._server.statistics))
+        decision = self._opened.decision
+        to_train = [int(client) for client in np.flatnonzero(self._opened.to_train) if int(client) in self.roster.nodes]
         limits_bps = self._cell.round_rates_bps(n) if self.throttle else np.zeros_like(rates_bps)
         instructions = [
             self._instruction(
                 "train",
                 client,
-                num_bits=uplink.told_bits(decision, client),
+                num_bits=uplink.instructed_bits(decision, client),
                 rate_bps=float(limits_bps[client, decision.channels[client]]),
             )
             for client in to_train
@@ -202,7 +201,7 @@ class QccfStrategy(Strategy):
         self.roster.require_hello([client for client in missing if client not in responsive])
         if self._sent:
             self._rounds_without_upload = 0 if uploads else self._rounds_without_upload + 1
-        self._server = close_round(self._server, self._rules, self._plan, uploads, self.ledger, self._score)
+        self._server = close_round(self._server, self._rules, self._opened, uploads, self.ledger, self._score)
         self._save()
         row = self.ledger.last
         score = f", accuracy {row['test_accuracy']:.3f}" if np.isfinite(row["test_accuracy"]) else ""
@@ -223,11 +222,12 @@ class QccfStrategy(Strategy):
     @property
     def arrays(self) -> ArrayRecord:
         """The global model."""
-        return self._layout.unflatten(self._server.weights)
+        return self._layout.unflatten(self.weights)
 
     @property
     def weights(self) -> Flat:
         """The global model as one vector."""
+        assert self._server.weights is not None
         return self._server.weights
 
     def _begin(self, arrays: ArrayRecord, grid: Grid) -> None:
@@ -235,12 +235,8 @@ class QccfStrategy(Strategy):
         if self._begun:
             return
         self._layout = Layout.of(arrays)
-        learning = self.scenario.learning.model_copy(update={"num_parameters": self._layout.num_parameters})
-        self.scenario = self.scenario.model_copy(update={"learning": learning})
-        codec = build_codec(
-            self.scenario.codec.name, self._layout.num_parameters, self._layout.sizes, **self.scenario.codec.options
-        )
-        self._rules = build_rules(self.scenario, self.policy, codec, self.seed)
+        self.scenario = self.scenario.replaced(learning={"num_parameters": self._layout.num_parameters})
+        self._rules = build_rules(self.scenario, scenario_codec(self.scenario, self._layout.sizes))
         self.summary()
         if not self._resume():
             self.roster.wait_for(grid, self.roster.num_clients, timeout_s=self.join_timeout_s)
@@ -260,7 +256,7 @@ class QccfStrategy(Strategy):
     def _resume(self) -> bool:
         if self.out is None:
             return False
-        found, complaints = checkpoint.latest(self.out / "checkpoints", self._fingerprint())
+        found, complaints = checkpoint.latest(self.out / CHECKPOINTS, self._fingerprint())
         if found is None and complaints:
             raise FederationError(
                 f"{self.out} holds checkpoints of another run, or damaged ones: use another folder, or remove them."
@@ -292,18 +288,16 @@ class QccfStrategy(Strategy):
                 raise FederationError(f"client {instruction.client} could not be measured: {error}") from None
             self.roster.record_delay(reply)
             sizes[instruction.client] = count
-            reports[instruction.client] = (upload.report, upload.forecast)
+            reports[instruction.client] = (upload.statistics, upload.forecast)
         silent = sorted(set(range(self.roster.num_clients)) - set(reports))
         if silent:
             raise FederationError(f"clients {silent} did not measure the initial model within {self._timeout_s:g} s.")
-        blank = uplink.unheard(sizes, self._rules.codec)
-        statistics = uplink.heard(blank, reports, safety_margin=self._rules.safety_margin)
+        blank = uplink.blank_statistics(sizes, self._rules.codec)
+        statistics = uplink.updated_statistics(blank, reports, safety_margin=self._rules.safety_margin)
         self._build_cell(sizes)
-        self._server = Server(0, weights, self._rules.policy.init(statistics), statistics)
+        self._server = ServerState(0, weights, self._rules.policy.init(statistics), statistics)
         if self.out is not None:
-            write_text_whole(
-                self.out / "scenario.toml", scenario_to_toml(self.scenario, policy=self.policy, seed=self.seed)
-            )
+            begin_run(self.out, self.scenario)
 
     def _build_cell(self, dataset_sizes: FloatArray) -> None:
         self._cell = build_world(self.scenario, self.seed, dataset_sizes).cell
@@ -339,9 +333,9 @@ class QccfStrategy(Strategy):
         empty_s = self.roster.delays_s.get(metadata.src_node_id, 0.0)
         self._rates.record_upload(client, upload.size_bits, seconds - empty_s)
 
-    def _score(self, weights: Flat) -> tuple[float, float]:
-        if self._evaluate is not None:
-            self._scores = self._evaluate(self._server.round_index + 1, self._layout.unflatten(weights))
+    def _score(self, weights: Flat | None, round_index: int) -> tuple[float, float]:
+        if self._evaluate is not None and weights is not None:
+            self._scores = self._evaluate(round_index + 1, self._layout.unflatten(weights))
         scores = self._scores or MetricRecord()
         return float(scores.get("accuracy", np.nan)), float(scores.get("loss", np.nan))
 
@@ -349,29 +343,14 @@ class QccfStrategy(Strategy):
         if self.out is not None:
             state = {"policy": self._server.policy_state, "rates": self._rates.state()}
             kept = replace(self._server, policy_state=state)
-            checkpoint.save(self.out / "checkpoints", kept, self.ledger, self._fingerprint())
+            checkpoint.save(self.out / CHECKPOINTS, kept, self.ledger, self._fingerprint())
 
     def _fingerprint(self) -> str:
-        digest = hashlib.sha256(settings_key(self.scenario, self.policy, self.seed).encode())
-        digest.update(json.dumps([self._layout.names, self._layout.shapes]).encode())
-        return digest.hexdigest()
+        return run_digest(self.scenario, self._layout.names, self._layout.shapes)
 
     def _write_run(self) -> None:
-        """Write the same tables as a simulated run, so that the same report reads them."""
+        """Write the same folder as a simulated run, so that the same report reads it."""
         assert self.out is not None
-        rounds, clients = self.ledger.frames()
         row = self.ledger.last
-        summary = summarise(
-            self.scenario,
-            self.policy,
-            self.seed,
-            self.ledger,
-            self._server.statistics.dataset_sizes,
-            finished=True,
-            accuracy=float(row["test_accuracy"]),
-            loss=float(row["test_loss"]),
-            **self._about,
-        )
-        codec = self.scenario.codec.name
-        run = Run(self.policy, codec, self.seed, rounds, clients, self.weights, summary, finished=True)
-        write_run(self.out, run)
+        scores = {"accuracy": float(row["test_accuracy"]), "loss": float(row["test_loss"])}
+        write_run(self.out, finished_run(self.scenario, self.ledger, weights=self.weights, **scores, **self._about))

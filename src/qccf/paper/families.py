@@ -1,0 +1,180 @@
+"""Runs grouped for comparison: families of runs that differ only in policy, codec, seed, β and V."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qccf.core.errors import QccfError
+from qccf.paper.studies import RESULT
+from qccf.policies.registry import POLICIES
+from qccf.rounds.run import Run
+from qccf.settings.loading import Scenario, run_digest
+
+PAPERS_MEAN_SIZE = 1200.0
+
+
+@dataclass(frozen=True, order=True)
+class Setting:
+    """What figures vary beside the policy: β, with the mean dataset size that it belongs to, and V."""
+
+    beta: float
+    mean_size: float
+    energy_weight: float
+
+    def is_papers(self, beta: float) -> bool:
+        """Whether this is that β in proportion to the paper's sizes."""
+        return round(self.beta / self.mean_size * PAPERS_MEAN_SIZE, 6) == beta
+
+    @property
+    def beta_label(self) -> str:
+        if self.mean_size == PAPERS_MEAN_SIZE:
+            return f"β = {self.beta:g}"
+        for beta in (150.0, 300.0):
+            if self.is_papers(beta):
+                return f"β = {beta:g}, scaled"
+        return f"β = {self.beta:g} of {self.mean_size:g}"
+
+
+def setting_of(run: Run) -> Setting:
+    """The setting that a run belongs to."""
+    data = run.scenario.data
+    return Setting(data.dataset_size_std, data.dataset_size_mean, run.scenario.control.energy_weight)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Runs that differ only in policy, codec, seed, β and V; `note` distinguishes families on the same data."""
+
+    records: tuple[Run, ...]
+    note: str = ""
+
+    @property
+    def scenario(self) -> Scenario:
+        return self.records[0].scenario
+
+    @property
+    def key(self) -> str:
+        return self.scenario.data.dataset
+
+    @property
+    def title(self) -> str:
+        return self.dataset_title + (f" with {self.note}" if self.note else "")
+
+    @property
+    def dataset_title(self) -> str:
+        names = {
+            "emnist": "EMNIST", "femnist": "FEMNIST", "cifar10": "CIFAR-10", "mnist": "MNIST",
+            "handwriting": "handwriting (synthetic)",
+        }  # fmt: skip
+        name = self.scenario.data.dataset
+        synthetic = " (synthetic)" if self.records[0].summary.get("synthetic") else ""
+        return names.get(name, name + synthetic)
+
+    @property
+    def task(self) -> str:
+        """Which of the paper's two tasks this is: cifar10 for its CNN, else femnist."""
+        return "cifar10" if self.scenario.learning.model == "cifar10-cnn" else "femnist"
+
+    @property
+    def rounds(self) -> int:
+        return self.scenario.federation.rounds
+
+    def settings(self) -> list[Setting]:
+        return sorted({setting_of(record) for record in self.records})
+
+    def comparisons(self) -> list[Setting]:
+        """The settings with more than one kind of run; all of them where none has."""
+        several = [s for s in self.settings() if len(self.labels(s)) > 1]
+        return several or self.settings()
+
+    def weights(self) -> list[Setting]:
+        """The settings of one β at which QCCF ran with several V; empty if there is none."""
+        mine = [s for s in self.settings() if self.of(s, "qccf")]
+        for beta in sorted({s.beta for s in mine}):
+            same = [s for s in mine if s.beta == beta]
+            if len(same) > 1:
+                return same
+        return []
+
+    def label(self, record: Run) -> str:
+        """The policy, and the codec where several were used."""
+        codecs = {one.codec for one in self.records}
+        return record.policy if len(codecs) == 1 else f"{record.policy}, {record.codec}"
+
+    def labels(self, setting: Setting) -> list[str]:
+        found = [self.label(record) for record in self.records if setting_of(record) == setting]
+        order = list(POLICIES)
+        return sorted(set(found), key=lambda name: (order.index(name) if name in order else len(order), name))
+
+    def of(self, setting: Setting, label: str) -> list[Run]:
+        """The runs of one label, by seed."""
+        mine = [r for r in self.records if setting_of(r) == setting and self.label(r) == label]
+        return sorted(mine, key=lambda record: record.seed)
+
+    def paired(self, a: tuple[Setting, str], b: tuple[Setting, str]) -> list[tuple[Run, Run]]:
+        """Runs of two kinds on the same seeds: the same cell, fading and data."""
+        second = {record.seed: record for record in self.of(*b)}
+        return [(record, second[record.seed]) for record in self.of(*a) if record.seed in second]
+
+
+def find_studies(folders: Sequence[Path]) -> list[Path]:
+    return [path for folder in folders for path in sorted(folder.rglob(RESULT))]
+
+
+def read_study(path: Path) -> dict[str, Any]:
+    try:
+        study: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        _ = study["study"], study["energy_j"]
+        return study
+    except (OSError, ValueError, KeyError, TypeError):
+        raise QccfError(f"{path} is not a study that this version can read: delete it and run it again.") from None
+
+
+def families(records: Iterable[Run]) -> list[Family]:
+    """Runs grouped by all that figures do not vary."""
+    groups: dict[str, list[Run]] = {}
+    for record in records:
+        own = fixed_settings(record.scenario) | {
+            "data": record.summary.get("data"),
+            "precision": record.summary.get("precision"),
+        }
+        groups.setdefault(json.dumps(own, sort_keys=True), []).append(record)
+    settings = [json.loads(key) for key in groups]
+    return [
+        Family(
+            tuple(_each_once(group)),
+            _told_apart(own, [other for other in settings if other["data.dataset"] == own["data.dataset"]]),
+        )
+        for own, group in zip(settings, groups.values(), strict=True)
+    ]
+
+
+def _each_once(records: Sequence[Run]) -> list[Run]:
+    """A run that was found twice counts once; two runs that differ elsewhere are refused: they would count as seeds."""
+    kept: dict[tuple[Any, ...], Run] = {}
+    for record in records:
+        other = kept.setdefault((record.policy, record.codec, setting_of(record), record.seed), record)
+        if run_digest(other.scenario) != run_digest(record.scenario):
+            raise QccfError(
+                f"{other.folder} and {record.folder} are both {record.policy} with seed {record.seed}, but differ in "
+                "the options of their policy or codec: report them one at a time."
+            )
+    return list(kept.values())
+
+
+def fixed_settings(scenario: Scenario) -> dict[str, Any]:
+    """The settings that figures do not vary, by their dotted names."""
+    varied = {"federation.seed", "data.dataset_size_std", "control.energy_weight"}
+    return {
+        f"{section}.{key}": value
+        for section, values in scenario.model_dump().items()
+        if section not in ("policy", "codec", "execution", "statistics")
+        for key, value in values.items()
+        if f"{section}.{key}" not in varied
+    }
+
+
+def _told_apart(own: dict[str, Any], all_of_them: list[dict[str, Any]]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in own.items() if any(one[key] != value for one in all_of_them))

@@ -1,0 +1,196 @@
+"""A run: its settings, its tables and its summary, whether it was trained, planned or read back from a folder."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qccf._version import __version__
+from qccf.core.contracts import Constants, FloatArray
+from qccf.core.correlation import relation_within_rounds
+from qccf.devices import cost
+from qccf.learning.results import Flat
+from qccf.rounds.ledger import Columns, Ledger
+from qccf.settings.schema import Scenario
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Run:
+    """One policy in one world. `scenario` holds the policy, seed, codec and dataset that ran."""
+
+    scenario: Scenario
+    summary: dict[str, Any]
+    round_columns: Columns
+    client_columns: Columns
+    statistics_columns: Columns = field(default_factory=dict)
+    weights: Flat | None = None
+    folder: Path | None = None
+
+    @property
+    def policy(self) -> str:
+        return self.scenario.policy.name
+
+    @property
+    def codec(self) -> str:
+        return self.scenario.codec.name
+
+    @property
+    def seed(self) -> int:
+        return self.scenario.federation.seed
+
+    @property
+    def finished(self) -> bool:
+        """Whether it reached its last round."""
+        return bool(self.summary.get("finished", True))
+
+    @cached_property
+    def rounds(self) -> "pd.DataFrame":
+        """One row per round."""
+        import pandas as pd
+
+        return pd.DataFrame(self.round_columns)
+
+    @cached_property
+    def clients(self) -> "pd.DataFrame":
+        """One row per client and round."""
+        import pandas as pd
+
+        return pd.DataFrame(self.client_columns)
+
+    @cached_property
+    def uploads(self) -> "pd.DataFrame":
+        """One row per client and round in which it took part."""
+        return self.clients[self.clients["participated"]]
+
+    @property
+    def num_rounds(self) -> int:
+        return len(self.round_columns["round"])
+
+    def by_round(self, column: str) -> Any:
+        """A column of the clients' table as an array [round, client]."""
+        return self.client_columns[column].reshape(self.num_rounds, -1)
+
+    @property
+    def dataset_sizes(self) -> FloatArray:
+        return np.asarray(self.by_round("dataset_size")[0], dtype=float)
+
+    @property
+    def accuracy(self) -> FloatArray:
+        return np.asarray(self.round_columns["test_accuracy"], dtype=float)
+
+    @property
+    def energy_j(self) -> FloatArray:
+        """Accumulated energy after each round."""
+        return np.asarray(self.round_columns["cumulative_energy_j"], dtype=float)
+
+    @property
+    def mean_bits(self) -> FloatArray:
+        return np.asarray(self.round_columns["mean_bits"], dtype=float)
+
+    def final_accuracy(self) -> float:
+        """The mean over the last tenth of the rounds, because one evaluation is noisy; NaN without an evaluation."""
+        last = self.accuracy[-self._tenth() :]
+        return float(last[np.isfinite(last)].mean()) if np.isfinite(last).any() else float("nan")
+
+    def computing_share(self) -> float:
+        """The share of the energy that computing takes."""
+        computing, uploading = (self.client_columns[f"{kind}_energy_j"].sum() for kind in ("compute", "upload"))
+        total = computing + uploading
+        return float(computing / total) if total else 0.0
+
+    def missed_share(self) -> float:
+        """The share of the uploads that miss the deadline."""
+        on = self.client_columns["participated"]
+        return float(self.client_columns["missed"][on].mean()) if on.any() else 0.0
+
+    def mean_upload_bits(self) -> float:
+        """Mean bits per parameter over all uploads."""
+        on = self.client_columns["participated"]
+        return float(self.client_columns["num_bits"][on].mean()) if on.any() else float("nan")
+
+    def final_bits(self) -> float:
+        """Mean bits per parameter over the uploads of the last tenth of the rounds."""
+        late = self.client_columns["round"] >= self.num_rounds - self._tenth()
+        on = self.client_columns["participated"] & late
+        return float(self.client_columns["num_bits"][on].mean()) if on.any() else float("nan")
+
+    def _tenth(self) -> int:
+        return max(1, self.num_rounds // 10)
+
+
+def run_labels(runs: Sequence[Run]) -> list[str]:
+    """What each run is called beside the others: its policy, and its codec where codecs differ."""
+    policies, codecs = {run.policy for run in runs}, {run.codec for run in runs}
+    several = len(policies) > 1 or len(codecs) == 1
+    return [", ".join([run.policy] * several + [run.codec] * (len(codecs) > 1)) for run in runs]
+
+
+def finished_run(scenario: Scenario, ledger: Ledger, *, weights: Flat | None = None, **about: Any) -> Run:
+    """The run that a ledger records. `about` goes into the summary."""
+    tables = ledger.tables()
+    summary = run_summary(scenario, tables["rounds"], tables["clients"], **about)
+    return Run(scenario, summary, tables["rounds"], tables["clients"], tables["statistics"], weights)
+
+
+def run_summary(
+    scenario: Scenario,
+    rounds: Columns,
+    clients: Columns,
+    *,
+    finished: bool = True,
+    accuracy: float = math.nan,
+    loss: float = math.nan,
+    **about: Any,
+) -> dict[str, Any]:
+    """A run in a few numbers.
+
+    Accuracy and loss are of all test samples for a finished run, of the last round for a stopped one.
+    """
+    on = clients["participated"]
+    count = len(rounds["round"])
+    sizes = np.asarray(clients["dataset_size"][: len(on) // count], dtype=float)
+    return {
+        "policy": scenario.policy.name,
+        "codec": scenario.codec.name,
+        "seed": scenario.federation.seed,
+        "finished": finished,
+        "rounds": count,
+        "test_accuracy": _known(accuracy),
+        "test_loss": _known(loss),
+        "energy_j": float(rounds["cumulative_energy_j"][-1]),
+        "compute_energy_j": float(rounds["compute_energy_j"].sum()),
+        "floor_j": floor_j(sizes, count, scenario.constants()),
+        "mean_bits": float(clients["num_bits"][on].mean()) if on.any() else None,
+        "participation": float(on.mean()),
+        "missed": float(clients["missed"].sum() / max(on.sum(), 1)),
+        "mean_latency_s": float(rounds["latency_s"].mean()),
+        "bits_size_correlation": _known(bits_size_correlation(clients)),
+        **about,
+        "version": __version__,
+    }
+
+
+def bits_size_correlation(clients: Columns) -> float:
+    """Rank correlation of bits with dataset size within a round, mean over rounds; NaN if either never varies."""
+    on = clients["participated"]
+    bits, sizes = (clients[name][on].astype(float) for name in ("num_bits", "dataset_size"))
+    if len(bits) < 2 or np.ptp(bits) == 0 or np.ptp(sizes) == 0:
+        return float("nan")
+    return relation_within_rounds(clients["round"][on], sizes, bits)
+
+
+def floor_j(dataset_sizes: FloatArray, rounds: int, constants: Constants) -> float:
+    """Energy of computing alone at the lowest frequency by all clients. No codec can spend less."""
+    cycles = cost.training_cycles(dataset_sizes, constants)
+    return rounds * float(cost.compute_energy_j(cycles, constants.frequency_min_hz, constants).sum())
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value

@@ -1,0 +1,99 @@
+"""The folder of a run, written and read here and nowhere else.
+
+| file | content |
+|---|---|
+| scenario.toml | the settings, with the policy, seed, codec and dataset that ran |
+| rounds.parquet | one row per round |
+| clients.parquet | one row per client and round |
+| statistics.parquet | what the server knew of each client at the start of each round |
+| summary.json | the run in a few numbers; written last, so that its presence means that the rest is there |
+| checkpoints/ | the last checkpoints |
+| figures/ | pictures |
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from qccf.core.errors import QccfError, RunFolderError
+from qccf.core.files import write_text_whole, write_whole
+from qccf.rounds.ledger import Columns
+from qccf.rounds.run import Run
+from qccf.settings.loading import Scenario, load_scenario, scenario_to_toml
+
+SCENARIO, SUMMARY = "scenario.toml", "summary.json"
+ROUNDS, CLIENTS, STATISTICS = "rounds.parquet", "clients.parquet", "statistics.parquet"
+CHECKPOINTS, FIGURES = "checkpoints", "figures"
+
+
+def begin_run(folder: Path, scenario: Scenario) -> None:
+    """Write the settings, so that the run can be resumed."""
+    write_text_whole(folder / SCENARIO, scenario_to_toml(scenario))
+
+
+def write_run(folder: Path, run: Run) -> None:
+    """Write the tables and the summary."""
+    begin_run(folder, run.scenario)
+    tables = ((ROUNDS, run.round_columns), (CLIENTS, run.client_columns), (STATISTICS, run.statistics_columns))
+    for name, columns in tables:
+        _write_table(folder / name, columns)
+    write_text_whole(folder / SUMMARY, json.dumps(run.summary, indent=2) + "\n")
+
+
+def read_run(folder: Path) -> Run:
+    """The run in a folder; refuses one that is not complete."""
+    try:
+        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        rounds, clients = _read_table(folder / ROUNDS), _read_table(folder / CLIENTS)
+        known = _read_table(folder / STATISTICS) if (folder / STATISTICS).exists() else {}
+        run = Run(load_scenario(folder / SCENARIO), summary, rounds, clients, known, folder=folder)
+        _ = run.num_rounds, run.accuracy, run.energy_j, run.mean_bits, clients["participated"]
+    except (OSError, ValueError, KeyError, TypeError, QccfError) as error:
+        raise RunFolderError(f"{folder} holds no complete run: {error}; resume it or leave it out.") from None
+    if not run.num_rounds:
+        raise RunFolderError(f"{folder} holds a run without rounds: resume it or leave it out.")
+    return run
+
+
+def read_summary(folder: Path) -> dict[str, Any] | None:
+    """The summary of the run in a folder; None where there is none that can be read."""
+    try:
+        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return summary if isinstance(summary, dict) else None
+
+
+def find_runs(folders: Sequence[Path]) -> list[Path]:
+    """Every folder at or below these that holds a run."""
+    found: dict[Path, None] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise RunFolderError(
+                f"{folder} is not a folder: name one that `qccf run`, `compare` or `reproduce` has written."
+            )
+        for path in sorted(folder.rglob(CLIENTS)):
+            if (path.parent / SUMMARY).exists():
+                found[path.parent] = None
+    return list(found)
+
+
+def _write_table(path: Path, columns: Columns) -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame({name: list(column) if column.ndim > 1 else column for name, column in columns.items()})
+    write_whole(path, lambda temporary: frame.to_parquet(temporary, index=False))
+
+
+def _read_table(path: Path) -> Columns:
+    import numpy as np
+    import pandas as pd
+
+    frame = pd.read_parquet(path)
+    columns = {str(name): frame[name].to_numpy() for name in frame.columns}
+    return {
+        name: np.stack(list(column)) if column.dtype == object and len(column) and hasattr(column[0], "__len__")
+        and not isinstance(column[0], str) else column
+        for name, column in columns.items()
+    }  # fmt: skip

@@ -1,0 +1,78 @@
+"""Builds what a run needs from its scenario: codec, policy, rules. Mistakes are found before anything is paid for."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from qccf.core.contracts import Constants, Policy
+from qccf.core.errors import ConfigError
+from qccf.policies.registry import POLICIES
+from qccf.quantization.protocol import Codec
+from qccf.quantization.registry import build_codec
+from qccf.rounds.round import RoundRules
+from qccf.rounds.world import build_world
+from qccf.settings.schema import Scenario, option_values
+
+
+def build_policy(name: str, scenario: Scenario, constants: Constants | None = None) -> Policy:
+    """The policy of that name, or a user's own as `module:Class`, built for a scenario.
+
+    `constants` are the scenario's with the costs of its codec; without them the paper's quantizer is assumed.
+    """
+    entry = POLICIES.find(name)
+    section, options_type = getattr(entry, "section", ""), getattr(entry, "Options", None)
+    if section and options_type is not None and name in POLICIES:
+        options = option_values(options_type, getattr(scenario, section))
+    else:
+        options = {} if name in POLICIES else dict(scenario.policy.options)
+    rounds = scenario.federation.rounds
+    policy: Policy = POLICIES.build(name, constants or scenario.constants(), rounds=rounds, **options)
+    return policy
+
+
+def scenario_codec(scenario: Scenario, layer_sizes: Sequence[int] = ()) -> Codec:
+    """The scenario's codec; without layer sizes the model counts as one layer."""
+    count = scenario.learning.num_parameters
+    return build_codec(scenario.codec.name, count, list(layer_sizes) or [count], **scenario.codec.options)
+
+
+def build_rules(scenario: Scenario, codec: Codec) -> RoundRules:
+    """The rules of a run of the scenario's policy and seed with that codec."""
+    constants = coded_constants(scenario, codec)
+    policy = build_policy(scenario.policy.name, scenario, constants)
+    return RoundRules(policy, codec, constants, scenario.federation.seed, scenario.codec.safety_margin)
+
+
+def coded_constants(scenario: Scenario, codec: Codec) -> Constants:
+    """The scenario's constants with the size of that codec's payloads."""
+    if codec.affine and not (codec.bits_per_index > 0.0 and codec.overhead_bits >= 0.0):
+        raise ConfigError(
+            f"codec {scenario.codec.name!r} states {codec.bits_per_index:g}·q + {codec.overhead_bits:g} bits, but an "
+            "affine size grows with q: say affine = False and list the sizes in the forecast."
+        )
+    return replace(scenario.constants(), bits_per_index=codec.bits_per_index, overhead_bits=codec.overhead_bits)
+
+
+def with_counted_parameters(scenario: Scenario, *, always: bool = False) -> Scenario:
+    """The scenario with its model's number of parameters, counted where it is not stated or `always`."""
+    if scenario.learning.num_parameters and not always:
+        return scenario
+    try:
+        from qccf.learning.models import count_parameters
+    except ImportError:
+        raise ConfigError(
+            f"the parameters of learning.model = {scenario.learning.model!r} are counted with torch, which is not "
+            "installed: set learning.num_parameters, or pip install 'qccf[sim]'."
+        ) from None
+    return scenario.replaced(learning={"num_parameters": count_parameters(scenario.learning.model)})
+
+
+def check_scenario(scenario: Scenario) -> None:
+    """Build the policy, the codec and the world once, so that a mistake is refused before anything is computed."""
+    build_policy(scenario.policy.name, scenario)
+    codec = scenario_codec(scenario)
+    if scenario.control.inner != "exact" and not codec.affine:
+        raise ConfigError(
+            f'control.inner = "{scenario.control.inner}" needs bits that are affine in q, and those of codec '
+            f'{scenario.codec.name!r} are not: use inner = "exact", or a codec without entropy coding.'
+        )
+    build_world(scenario, scenario.federation.seed)

@@ -1,0 +1,184 @@
+"""Sources of uploads that need no training: constant statistics, a trace, or a recorded run."""
+
+import csv
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+
+from qccf.core.contracts import FloatArray, Statistics
+from qccf.core.errors import ConfigError
+from qccf.learning.results import Flat, LocalStatistics
+from qccf.quantization.protocol import Forecast
+from qccf.rounds.ledger import STATISTICS, Columns
+from qccf.rounds.round import OpenRound, ServerState
+from qccf.rounds.run import Run
+from qccf.rounds.uplink import Upload
+from qccf.settings.schema import Scenario
+
+TRACE_COLUMNS = ("gradient_norm_sq", "gradient_variance", "weight_range", "loss")
+TRACE_LIMIT = 1e6
+BUNDLED_TRACES = ("growing-weights",)
+
+
+class _WithoutTraining:
+    """What the sources here have in common: they know each client's statistics at the start of each round."""
+
+    def known(self, round_index: int) -> Statistics:
+        """The statistics of all clients at the start of a round."""
+        raise NotImplementedError
+
+    def losses(self, round_index: int) -> FloatArray:
+        """The losses that the clients measure in a round."""
+        raise NotImplementedError
+
+    def initial_statistics(self) -> Statistics:
+        return self.known(0)
+
+    def uploads(self, state: ServerState, opened: OpenRound) -> Mapping[int, Upload]:
+        after, losses = self.known(state.round_index + 1), self.losses(state.round_index)
+        return {int(client): _upload(after, losses, int(client)) for client in np.flatnonzero(opened.to_train)}
+
+    def evaluate(self, weights: Flat | None, round_index: int) -> tuple[float, float]:
+        return np.nan, np.nan
+
+
+def _upload(after: Statistics, losses: FloatArray, client: int) -> Upload:
+    statistics = LocalStatistics(
+        float(after.gradient_norms_sq[client]),
+        float(after.gradient_variances[client]),
+        float(after.weight_ranges[client]),
+        float(losses[client]),
+    )
+    forecast = None
+    if after.error_scales is not None:
+        sizes = None if after.upload_bits is None else after.upload_bits[client]
+        forecast = Forecast(float(after.error_scales[client]), sizes)
+    return Upload(None, np.nan, statistics, forecast)
+
+
+class StatisticsModel(_WithoutTraining):
+    """Constants from the settings, or a trace file.
+
+    A trace is CSV with a `round` column, any of `gradient_norm_sq`, `gradient_variance`, `weight_range` and `loss`, and
+    optionally `client`. A row holds what is known at the start of its round. Values are interpolated between the
+    rounds of the trace and held beyond them; a missing column is constant.
+    """
+
+    def __init__(self, scenario: Scenario, dataset_sizes: FloatArray) -> None:
+        s = scenario.statistics
+        self._constants = {name: getattr(s, name) for name in TRACE_COLUMNS}
+        self._sizes = dataset_sizes
+        self._series = read_trace(s.trace, len(dataset_sizes)) if s.model == "trace" else {}
+
+    def known(self, round_index: int) -> Statistics:
+        values = self._values(round_index)
+        return Statistics(
+            dataset_sizes=self._sizes,
+            gradient_norms_sq=values["gradient_norm_sq"],
+            gradient_variances=values["gradient_variance"],
+            weight_ranges=values["weight_range"],
+        )
+
+    def losses(self, round_index: int) -> FloatArray:
+        return self._values(round_index)["loss"]
+
+    def _values(self, round_index: int) -> dict[str, FloatArray]:
+        values = {name: np.full(len(self._sizes), value) for name, value in self._constants.items()}
+        for (name, client), (rounds, series) in self._series.items():
+            value = np.interp(round_index, rounds, series)
+            values[name][slice(None) if client is None else client] = value
+        return values
+
+
+class RecordedStatistics(_WithoutTraining):
+    """What a training run measured. A client that sat out in the recording keeps its last values.
+
+    Beyond the last recorded round the last values are held. The recorded sizes include the safety margin.
+    """
+
+    def __init__(self, run: Run) -> None:
+        if not run.statistics_columns:
+            raise ConfigError(f"{run.folder} holds no recorded statistics: train the run again with this version.")
+        self.scenario = run.scenario
+        self._rounds = run.num_rounds
+        self._columns: Columns = {
+            name: column.reshape(run.num_rounds, -1, *column.shape[1:])
+            for name, column in run.statistics_columns.items()
+        }
+        self._losses = run.by_round("loss").astype(float)
+
+    @property
+    def dataset_sizes(self) -> FloatArray:
+        return np.asarray(self._columns["dataset_size"][0], dtype=float)
+
+    def known(self, round_index: int) -> Statistics:
+        at = min(round_index, self._rounds - 1)
+        return Statistics(
+            **{field: self._columns[name][at] for name, field in STATISTICS.items() if name in self._columns}
+        )
+
+    def losses(self, round_index: int) -> FloatArray:
+        return np.asarray(self._losses[min(round_index, self._rounds - 1)])
+
+
+def check_trace(scenario: Scenario) -> None:
+    """Read the trace that the settings name, if any, so that a mistake in it is found early."""
+    StatisticsModel(scenario, np.ones(scenario.federation.num_clients))
+
+
+_Series = dict[tuple[str, int | None], tuple[FloatArray, FloatArray]]
+
+
+def read_trace(name: str, num_clients: int) -> _Series:
+    """The points of a trace: (column, client) to rounds and values; client None is all clients."""
+    try:
+        if name in BUNDLED_TRACES:
+            text = (
+                resources.files("qccf.settings")
+                .joinpath("presets", "traces", f"{name}.csv")
+                .read_text(encoding="utf-8")
+            )
+        else:
+            text = Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ConfigError(
+            f"statistics.trace = {name!r} cannot be read: {reason}; bundled traces: {', '.join(BUNDLED_TRACES)}."
+        ) from None
+    reader = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    columns = set(reader.fieldnames or [])
+    unknown = columns - {"round", "client", *TRACE_COLUMNS}
+    if "round" not in columns or unknown:
+        problem = f"has the unknown column {sorted(unknown)[0]!r}" if unknown else "has no column 'round'"
+        raise ConfigError(
+            f"statistics.trace = {name!r} {problem}: it has round, any of {', '.join(TRACE_COLUMNS)}, perhaps client."
+        )
+    points: dict[tuple[str, int | None], list[tuple[float, float]]] = {}
+    if len(columns) < len(reader.fieldnames or []):
+        raise ConfigError(f"statistics.trace = {name!r} has a column twice.")
+    for line, row in enumerate(reader, start=1):
+        if None in row:
+            raise ConfigError(f"statistics.trace = {name!r}: row {line} has more cells than there are columns.")
+        try:
+            client = int(row["client"]) if "client" in columns else None
+            cells = {column: float(row[column]) for column in columns - {"client"}}
+        except (TypeError, ValueError):
+            raise ConfigError(f"statistics.trace = {name!r}: row {line} is not all numbers: {dict(row)}.") from None
+        if client is not None and not 0 <= client < num_clients:
+            raise ConfigError(
+                f"statistics.trace = {name!r}: row {line} names client {client}, but there are clients 0 to "
+                f"{num_clients - 1}."
+            )
+        if not all(0.0 <= value <= TRACE_LIMIT for value in cells.values()):
+            raise ConfigError(
+                f"statistics.trace = {name!r}: row {line} has a value that is not between 0 and {TRACE_LIMIT:g}."
+            )
+        for column in columns & set(TRACE_COLUMNS):
+            points.setdefault((column, client), []).append((cells["round"], cells[column]))
+    if not points:
+        raise ConfigError(f"statistics.trace = {name!r} holds no values.")
+    if any(len({n for n, _ in series}) < len(series) for series in points.values()):
+        raise ConfigError(f"statistics.trace = {name!r} gives a round twice.")
+    return {key: (np.array(sorted(p))[:, 0], np.array(sorted(p))[:, 1]) for key, p in points.items()}

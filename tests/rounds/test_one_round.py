@@ -1,0 +1,64 @@
+"""Simulator, planner, studies and Flower run the same round: given the same statistics they decide the same."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qccf.core.errors import ConfigError
+from qccf.rounds.run import Run
+from qccf.rounds.run_folder import read_run
+from qccf.rounds.setup import build_rules, scenario_codec
+from qccf.rounds.sources import RecordedStatistics
+from qccf.runtimes.planner import plan, plan_run, planned_world, run_rounds
+from qccf.runtimes.simulator import simulate
+from tests.helpers.tiny import tiny_dataset, tiny_scenario
+
+SOLVERS = ["assignment", "genetic", "exhaustive"]
+DECIDED = ["participated", "arrived", "channel", "num_bits", "frequency_hz", "compute_energy_j"]
+
+
+def assert_same_decisions(first: Run, second: Run) -> None:
+    for column in DECIDED:
+        np.testing.assert_array_equal(first.client_columns[column], second.client_columns[column], err_msg=column)
+    for column in ("participation_queue", "quantization_queue", "objective"):
+        np.testing.assert_array_equal(first.round_columns[column], second.round_columns[column], err_msg=column)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("codec", ["model", "update+entropy"])
+def test_a_plan_from_a_recorded_run_decides_as_training_did(solver: str, codec: str, tmp_path: Path) -> None:
+    settings = [f"control.solver={solver}", f"codec.name={codec}", "radio.num_channels=4", "federation.seed=2"]
+    scenario = tiny_scenario(*settings, "control.genetic.generations=5")
+    trained = simulate(scenario, dataset=tiny_dataset(), out=tmp_path)
+    recorded = read_run(tmp_path)
+    (planned,) = plan(scenario, ["qccf"], 1, statistics_from=recorded)
+    assert len(set(trained.by_round("num_bits").ravel())) > 1, "the decisions must have something to differ in"
+    assert_same_decisions(planned, trained)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_the_rounds_of_the_studies_are_the_planners(solver: str, tmp_path: Path) -> None:
+    scenario = tiny_scenario(f"control.solver={solver}", "control.genetic.generations=5", "federation.rounds=4")
+    recorded = simulate(scenario, dataset=tiny_dataset(), out=tmp_path)
+    world = planned_world(scenario, 0, recorded)
+    rules = replace(build_rules(scenario, scenario_codec(scenario)), safety_margin=0.0)
+    study = run_rounds(world, rules, RecordedStatistics(recorded), scenario)
+    assert_same_decisions(study, plan_run(world, "qccf", recorded))
+
+
+def test_beyond_its_last_round_a_recording_is_held(tmp_path: Path) -> None:
+    recorded = simulate(tiny_scenario("federation.rounds=3"), dataset=tiny_dataset(), out=tmp_path)
+    source = RecordedStatistics(recorded)
+    np.testing.assert_array_equal(source.known(2).weight_ranges, source.known(50).weight_ranges)
+    (planned,) = plan(tiny_scenario("federation.rounds=6"), ["qccf"], 1, statistics_from=recorded)
+    assert planned.num_rounds == 6
+
+
+def test_a_recording_that_does_not_fit_is_refused() -> None:
+    recorded = simulate(tiny_scenario("federation.rounds=1"), dataset=tiny_dataset())
+    with pytest.raises(ConfigError, match=r"num_clients = 6, but the run .* was recorded with 5"):
+        plan(tiny_scenario("federation.num_clients=6"), ["qccf"], 1, statistics_from=recorded)
+    with pytest.raises(ConfigError, match="holds no recorded statistics"):
+        RecordedStatistics(replace(recorded, statistics_columns={}))

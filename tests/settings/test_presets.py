@@ -1,0 +1,74 @@
+"""Every preset runs as shipped."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qccf.cli.main import main
+from qccf.learning.datasets import DATASETS, Dataset
+from qccf.learning.models import count_parameters
+from qccf.settings.loading import PRESETS, load_scenario
+
+
+class RandomImages:
+    """As many images of CIFAR-10's form as the preset's clients need."""
+
+    name = "cifar10"
+    description = "random images"
+
+    def load(self, folder: Path, *, seed: int) -> Dataset:
+        rng = np.random.default_rng(0)
+        images = rng.integers(0, 256, (15_000, 32, 32, 3), dtype=np.uint8)
+        labels = rng.integers(0, 10, 15_000)
+        names = tuple("abcdefghij")
+        return Dataset("cifar10", images[:14_000], labels[:14_000], None, images[14_000:], labels[14_000:], names, True, "")
+
+    def check(self, folder: Path) -> list[str]:
+        return []
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_states_its_models_parameters(preset: str) -> None:
+    learning = load_scenario(preset).learning
+    assert learning.num_parameters == count_parameters(learning.model)
+
+
+@pytest.mark.parametrize("preset", ["femnist", "cifar10", "quick"])
+def test_one_planned_round(preset: str, tmp_path: Path) -> None:
+    assert main(["plan", preset, "--rounds", "1", "--seeds", "1", "--out", str(tmp_path)]) == 0
+    rows = json.loads((tmp_path / "plan.json").read_text())["summary"]
+    assert [row["participation"]["mean"] for row in rows] == [1.0] * len(rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["femnist", "cifar10", "quick"])
+def test_one_trained_round(preset: str, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("QCCF_DATA", str(tmp_path / "no-data"))
+    monkeypatch.setitem(DATASETS, "cifar10", RandomImages())
+    assert main(["run", preset, "--rounds", "1", "--out", str(tmp_path / "run")]) == 0
+    warned = capsys.readouterr().err
+    assert ("Using handwriting instead" in warned) == (preset == "femnist")
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["participation"] == 1.0
+    assert summary["dataset"] == {"femnist": "handwriting", "quick": "handwriting", "cifar10": "cifar10"}[preset]
+
+
+def test_the_literal_table_is_refused_with_the_papers_codec(tmp_path: Path, capsys) -> None:
+    assert main(["run", "paper-table", "--rounds", "1", "--out", str(tmp_path / "run")]) == 2
+    assert "needs 28 Mb/s" in capsys.readouterr().err
+
+
+def test_data_that_is_not_there_says_how_to_get_it(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("QCCF_DATA", str(tmp_path / "no-data"))
+    assert main(["run", "cifar10", "--rounds", "1", "--out", str(tmp_path / "run")]) == 2
+    assert "qccf data fetch cifar10" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_model_drops_the_presets_count_and_another_dataset_its_fallbacks() -> None:
+    own = load_scenario("femnist", ["learning.model=tests.helpers.tiny:Tiny", "data.dataset=mnist"])
+    assert own.learning.num_parameters == 0
+    assert own.data.fallbacks == []
+    assert load_scenario("femnist", ["learning.model=femnist-cnn"]).learning.num_parameters == 246_590
