@@ -44,7 +44,7 @@ def test_all_policies_are_compared_and_the_same_command_resumes(tmp_path: Path, 
     assert "10 runs in" in shown
     assert len(ran) == len(run_folders(out)) == 10
     summaries = json.loads((out / "summary.json").read_text())
-    assert [(s["label"], s["seed"]) for s in summaries] == [(name, seed) for seed in (0, 1) for name in POLICIES]
+    assert [(s["policy"], s["seed"]) for s in summaries] == [(name, seed) for seed in (0, 1) for name in POLICIES]
     assert all(name in shown for name in POLICIES)
     assert "Δ: difference from the first row" in shown
     assert "blurred blobs made for a test" in shown, "synthetic data must be named"
@@ -68,7 +68,7 @@ def test_codecs_are_compared(tmp_path: Path, capsys) -> None:
     shown = capsys.readouterr().out
     assert "update+entropy" in shown
     assert "Floor:" in shown
-    assert [s["label"] for s in json.loads((out / "summary.json").read_text())] == ["model", "update+entropy"]
+    assert [s["codec"] for s in json.loads((out / "summary.json").read_text())] == ["model", "update+entropy"]
     assert [path.name[: -len("-0123456789ab")] for path in run_folders(out)] == [
         "qccf-model-seed0",
         "qccf-update+entropy-seed0",

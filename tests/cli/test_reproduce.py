@@ -287,7 +287,7 @@ def test_report_of_nothing_or_of_something_broken(tmp_path: Path, capsys) -> Non
     (tmp_path / "run" / "summary.json").write_text("{}")
     (tmp_path / "run" / "rounds.parquet").write_text("no parquet")
     assert main(["report", str(tmp_path)]) == 2
-    assert "holds no whole run" in capsys.readouterr().err
+    assert "holds no complete run" in capsys.readouterr().err
     (tmp_path / "reproduction.json").write_text("[]")
     assert main(["report", str(tmp_path)]) == 2
     assert "cannot be read" in capsys.readouterr().err

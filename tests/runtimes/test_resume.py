@@ -98,7 +98,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path: Path
     run = simulate(tiny_scenario(), "qccf", out=tmp_path, dataset=tiny_dataset(), warn=complaints.append)
     assert len(complaints) == 1
     assert "round-000005.npz" in complaints[0]
-    assert "one before is used" in complaints[0]
+    assert "previous one is used" in complaints[0]
     assert_same(run, run_to_the_end("qccf"))
 
 

@@ -23,7 +23,9 @@ class RandomImages:
         images = rng.integers(0, 256, (15_000, 32, 32, 3), dtype=np.uint8)
         labels = rng.integers(0, 10, 15_000)
         names = tuple("abcdefghij")
-        return Dataset("cifar10", images[:14_000], labels[:14_000], None, images[14_000:], labels[14_000:], names, True, "")
+        return Dataset(
+            "cifar10", images[:14_000], labels[:14_000], None, images[14_000:], labels[14_000:], names, True, ""
+        )
 
     def check(self, folder: Path) -> list[str]:
         return []

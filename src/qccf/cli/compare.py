@@ -54,7 +54,7 @@ def compare_command(options: argparse.Namespace) -> int:
         raise ConfigError(f"--seeds {options.seeds} is out of range: give 1 to {MAX_SEEDS}.")
     scenario = with_cores(load_scenario(options.scenario, [*settings_of(options), *execution_of(options)]), options)
     data_dir = data_folder(options.data_dir)
-    scenario = resolved_scenario(scenario, None if options.address else data_dir, warn)
+    scenario = resolved_scenario(scenario, None, warn)
     codec = scenario.codec.name if "name" in scenario.codec.model_fields_set else PAPERS_CODEC
     policies = options.policies.split(",") if options.policies else list(POLICIES)
     codecs = options.codecs.split(",") if options.codecs else [codec]
@@ -65,6 +65,9 @@ def compare_command(options: argparse.Namespace) -> int:
     ]
     for one in scenarios:
         check_scenario(one)
+    if options.address is None:  # the nodes of another cluster have their own data
+        found = resolved_scenario(scenario, data_dir, warn).data.model_dump()
+        scenarios = [one.replaced(data=found) for one in scenarios]
     if options.tensorboard:
         tensorboard_class()
     out: Path = options.out or Path("runs") / f"compare-{Path(options.scenario).stem}"

@@ -44,8 +44,8 @@ def run_command(options: argparse.Namespace) -> int:
         scenario = scenario.replaced(policy={"name": options.policy})
     name = f"{Path(options.scenario).stem}-{file_name(scenario.policy.name)}-seed{scenario.federation.seed}"
     out: Path = options.resume or options.out or Path("runs") / name
+    check_scenario(resolved_scenario(scenario, None, warn))
     scenario = resolved_scenario(scenario, data_folder(options.data_dir), warn)
-    check_scenario(scenario)
     require_writable(out)
     dataset = load_dataset(scenario.data.dataset, data_folder(options.data_dir), seed=0)
     console = Console()

@@ -1,7 +1,7 @@
-"""What passes between the rooms: constants, observations, decisions, outcomes, and the policy protocol.
+"""The types that pass between packages: constants, observations, decisions, outcomes, and the policy protocol.
 
-Axes are client, then channel. Everything is linear SI. Arrays that describe clients have one entry for each client
-of the federation, those that sit out included.
+Axes are client, then channel. Everything is linear SI. Arrays that describe clients have one entry per client of the
+federation, also for clients that sit out.
 """
 
 from dataclasses import dataclass, field
@@ -18,12 +18,12 @@ PolicyState = dict[str, Any]
 """A policy's whole memory: plain values that survive ``json.dumps`` and ``json.loads`` unchanged."""
 
 MAX_NUM_BITS = 32
-"""More index bits than a 32-bit weight has carry nothing; the wire format stops here as well."""
+"""The most bits per index. More than the 32 bits of a weight carry no information."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """What stays the same through a run; ``docs/notation.md`` gives each symbol of the paper."""
+    """Constants of a run; ``docs/notation.md`` gives each symbol of the paper."""
 
     num_parameters: int
     deadline_s: float
@@ -41,17 +41,17 @@ class Constants:
     quantization_budget: float
     bits_per_index: float | None = None
     overhead_bits: float | None = None
-    """Payload bits are bits_per_index·q + overhead_bits; None stands for those of the paper's quantizer."""
+    """A payload has bits_per_index·q + overhead_bits bits; None means those of the paper's quantizer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What the server last heard of each client.
+    """What the server knows of each client from its last report.
 
-    ``gradient_norms_sq`` is G², ``gradient_variances`` σ², ``weight_ranges`` θ_max of the paper. The rest is what a
-    codec forecasts from a client's last upload: ``error_scales`` is c, with which an upload of q bits errs by at most
-    c/(2^q - 1)²; without it c follows from θ_max as the paper has it. ``upload_bits`` [client, q - 1] is the payload's
-    size where it is not affine in q.
+    ``gradient_norms_sq`` is G², ``gradient_variances`` σ², ``weight_ranges`` θ_max of the paper. A codec forecasts the
+    rest from a client's last upload. ``error_scales`` is c: the expected squared error of an upload with q bits is at
+    most c/(2^q - 1)²; without it c follows from θ_max as in the paper. ``upload_bits`` [client, q - 1] is the size of
+    the payload where it is not affine in q.
     """
 
     dataset_sizes: FloatArray
@@ -68,7 +68,7 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the server knows when it decides: this round's rates [client, channel], the last known statistics."""
+    """What the server knows when it decides: this round's rates [client, channel] and the last known statistics."""
 
     rates_bps: FloatArray
     statistics: Statistics
@@ -84,7 +84,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """How good a decision is: its J, and a proven bound below the J of every admissible decision."""
+    """The quality of a decision: its J, and a proven lower bound on the J of every admissible decision."""
 
     objective: float
     lower_bound: float
@@ -93,16 +93,16 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """How far J can be from the optimum at most, in J's own unit."""
+        """The largest possible distance of J from the optimum, in the unit of J."""
         return self.objective - self.lower_bound
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Who takes part, where, how fast and with how many bits.
+    """The participating clients with their channel, bits and CPU frequency.
 
-    ``channels`` is -1, and bits and frequency are 0, for a client that sits out. ``raw`` uploads are 32-bit floats
-    with no quantizer. ``deadline_exempt`` uploads arrive however late they are; their lateness is still counted.
+    A client that sits out has channel -1, and bits and frequency 0. ``raw`` uploads are 32-bit floats without a
+    quantizer. ``deadline_exempt`` uploads arrive however late they are; they still count as missed.
     """
 
     channels: IntArray
@@ -119,7 +119,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a round came to, client by client, and what the server knows after it.
+    """The result of a round for each client, and what the server knows after it.
 
     ``losses`` are the local losses before training, NaN where none was measured.
     """
@@ -138,7 +138,7 @@ class Outcome:
 
 
 class Policy(Protocol):
-    """Decides each round. State goes in and comes out; a policy object itself never changes.
+    """Decides each round. The state is passed in and returned; a policy object itself never changes.
 
     A policy is built as ``Class(constants, rounds=…, **options)``.
     """

@@ -1,4 +1,4 @@
-"""Rank correlations: is more of one thing more of the other?"""
+"""Rank correlations."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from qccf.core.contracts import FloatArray, IntArray
 
 
 def rank_correlation(x: FloatArray, y: FloatArray) -> float:
-    """Spearman's, over pairs that are both known; NaN where one of the two never varies."""
+    """Spearman's coefficient over the pairs with two finite values; NaN where one of the two never varies."""
     from scipy.stats import rankdata
 
     both = np.isfinite(x) & np.isfinite(y)
@@ -17,16 +17,16 @@ def rank_correlation(x: FloatArray, y: FloatArray) -> float:
 
 
 def relation(x: FloatArray, y: FloatArray) -> float:
-    """Rank correlation; a `y` that never varies is related to nothing."""
+    """Rank correlation, 0 where `y` never varies."""
     known = y[np.isfinite(y)]
     return 0.0 if len(known) > 2 and np.ptp(known) == 0.0 else rank_correlation(x, y)
 
 
 def relation_within_rounds(rounds: IntArray, x: FloatArray, y: FloatArray, *, varying_only: bool = False) -> float:
-    """The relation among the uploads of one round, on average over rounds; NaN if no round has three of them.
+    """The rank correlation among the uploads of one round, averaged over rounds; NaN if no round has three uploads.
 
-    What rises from round to round for everybody would hide it in all uploads together. `varying_only` leaves out rounds
-    in which `y` is the same for all, if it is not in every round.
+    Over all uploads together a trend from round to round would hide it. `varying_only` leaves out rounds in which `y`
+    is the same for all clients, unless it is the same in every round.
     """
     order = np.argsort(rounds, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(rounds[order])) + 1) if len(order) else []

@@ -1,8 +1,8 @@
 """Named random streams derived from one seed.
 
-A stream is named by words and numbers, such as ``("channel", round)``. Two policies that ask for the same name see
-the same draws whatever else they drew before, so they meet the same cell, fading and data; and a resumed run needs
-no saved generator state.
+A stream is named by words and numbers, such as ``("channel", round)``. Two policies that use the same name get the
+same draws, whatever they drew before. So they see the same cell, fading and data, and a resumed run needs no saved
+generator state.
 """
 
 import hashlib

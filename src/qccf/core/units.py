@@ -1,4 +1,4 @@
-"""Decibels live at the edge; the core is linear SI. These are the only crossings."""
+"""Conversions between decibels, which only settings and tables use, and the linear SI units of the core."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray

@@ -10,8 +10,7 @@ from typing import Literal
 
 from qccf.core.errors import ConfigError
 from qccf.jobs.training import TrainingJob, training_job
-from qccf.learning.datasets import DATASETS
-from qccf.learning.datasets.base import DataError
+from qccf.learning.datasets import DataError, available_dataset
 from qccf.paper.studies import FACTORS
 from qccf.policies.registry import POLICIES
 from qccf.settings.loading import Scenario, load_scenario
@@ -32,22 +31,22 @@ VARIED_POLICIES = ("qccf", "principle", "same-size")
 
 @dataclass(frozen=True)
 class Task:
-    """One learning task of the paper: its preset, its datasets in order of preference, its V, and the V of Fig. 2."""
+    """One learning task of the paper: its preset, and the V of Fig. 2."""
 
     name: str
-    settings: tuple[str, ...]
-    datasets: tuple[str, ...]
-    energy_weight: float
     energy_weights: tuple[float, ...]
     data_share: float = 1.0
     """A factor on the samples of a reduced scale: a network that takes longer per sample gets fewer samples."""
 
+    @property
+    def energy_weight(self) -> float:
+        """The preset's V."""
+        return float(load_scenario(self.name).control.energy_weight)
+
 
 TASKS: dict[str, Task] = {
-    "femnist": Task("femnist", (), ("emnist", "femnist", "handwriting"), 100.0, (1.0, 10.0, 100.0, 1000.0, 10000.0)),
-    "cifar10": Task(
-        "cifar10", ("learning.model=cifar10-cnn",), ("cifar10",), 10.0, (0.1, 1.0, 10.0, 100.0, 1000.0), 0.5
-    ),
+    "femnist": Task("femnist", (1.0, 10.0, 100.0, 1000.0, 10000.0)),
+    "cifar10": Task("cifar10", (0.1, 1.0, 10.0, 100.0, 1000.0), data_share=0.5),
 }
 
 
@@ -96,14 +95,13 @@ class ChosenTask:
 
 def choose_data(task: Task, folder: Path) -> ChosenTask:
     """The task with its first dataset that is present; the one that needs no download is the last."""
-    for name in task.datasets:
-        try:
-            DATASETS[name].check(folder)
-        except DataError:
-            continue
-        return ChosenTask(task, name)
-    wanted = " or ".join(task.datasets)
-    return ChosenTask(task, "", f"{wanted} is not here; get it with: qccf data fetch {task.datasets[0]}")
+    data = load_scenario(task.name).data
+    wanted = [data.dataset, *data.fallbacks]
+    try:
+        return ChosenTask(task, available_dataset(wanted, folder)[0])
+    except DataError:
+        reason = f"{' or '.join(wanted)} is not in {folder}; get it with: qccf data fetch {wanted[0]}"
+        return ChosenTask(task, "", reason)
 
 
 def figure_tasks(figure: str, tasks: Iterable[str]) -> list[str]:
@@ -119,7 +117,6 @@ def task_scenario(
     share = scale.data_share if scale.data_share == 1.0 else scale.data_share * chosen.task.data_share
     base = load_scenario(chosen.task.name)
     settings = [
-        *chosen.task.settings,
         f"data.dataset={chosen.dataset}",
         f"data.dataset_size_mean={round(MEAN_SIZE * share, 9)!r}",
         f"data.dataset_size_std={round(beta * share, 9)!r}",

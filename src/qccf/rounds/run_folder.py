@@ -73,7 +73,7 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
             raise RunFolderError(
                 f"{folder} is not a folder: name one that `qccf run`, `compare` or `reproduce` has written."
             )
-        for path in sorted(folder.rglob(CLIENTS)):
+        for path in sorted(folder.rglob(ROUNDS)):
             if (path.parent / SUMMARY).exists():
                 found[path.parent] = None
     return list(found)

@@ -1,29 +1,29 @@
 """One round's problem as JSON: what `qccf decide` reads and writes. `docs/decide.md` describes both."""
 
 import json
-import math
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from qccf.control import bound
 from qccf.control.problem import RoundProblem
-from qccf.core.contracts import Constants, Decision, FloatArray, Observation, Statistics
+from qccf.core.contracts import Constants, Decision, Observation, Statistics
 from qccf.core.errors import ConfigError, ProblemError
 from qccf.devices.cost import settle
 
 # Limits: wide enough for any radio, any model and any unit, narrow enough that no formula overflows.
-_RATES = (0.0, 1e15)
-_QUEUES = (-1e12, 1e12)
-_PER_CLIENT = {
+RATES = (0.0, 1e15)
+QUEUES = (-1e12, 1e12)
+PER_CLIENT = {
     "dataset_sizes": (1e-3, 1e12),
     "gradient_norms_sq": (0.0, 1e12),
     "gradient_variances": (0.0, 1e12),
     "weight_ranges": (0.0, 1e9),
 }
-_CONSTANTS = {
+CONSTANTS = {
     "num_parameters": (1, 1e13),
     "deadline_s": (1e-9, 1e9),
     "cycles_per_sample": (1e-3, 1e18),
@@ -39,12 +39,42 @@ _CONSTANTS = {
     "data_budget": (0.0, 1e12),
     "quantization_budget": (0.0, 1e12),
 }
-_WHOLE = {"num_parameters", "local_updates", "local_epochs"}
-_KEYS = {"rates_bps", *_PER_CLIENT, "participation_queue", "quantization_queue", "constants"}
+WHOLE = ("num_parameters", "local_updates", "local_epochs")
+LIMITS = {
+    "rates_bps": RATES,
+    "participation_queue": QUEUES,
+    "quantization_queue": QUEUES,
+    **PER_CLIENT,
+    **{f"constants.{name}": limits for name, limits in CONSTANTS.items()},
+}
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
+
+def _number(limits: tuple[float, float]) -> Any:
+    return Annotated[float, Field(ge=limits[0], le=limits[1])]
+
+
+def _model(name: str, **kinds: Any) -> type[BaseModel]:
+    fields: dict[str, Any] = {key: (kind, ...) for key, kind in kinds.items()}
+    return create_model(name, __base__=_Model, **fields)
+
+
+_ProblemConstants = _model("_ProblemConstants", **{name: _number(limits) for name, limits in CONSTANTS.items()})
+_Problem = _model(
+    "_Problem",
+    rates_bps=list[list[_number(RATES)]],  # type: ignore[misc]
+    **{name: list[_number(limits)] for name, limits in PER_CLIENT.items()},  # type: ignore[misc]
+    participation_queue=_number(QUEUES),
+    quantization_queue=_number(QUEUES),
+    constants=_ProblemConstants,
+)
 
 
 def read_problem(path: str) -> tuple[RoundProblem, list[str]]:
-    """The problem in a file, or on standard input for "-", and the keys in it that mean nothing here."""
+    """The problem in a file, or on standard input for "-", and the keys in it that are not used."""
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -60,25 +90,21 @@ def read_problem(path: str) -> tuple[RoundProblem, list[str]]:
 
 def parse_problem(tree: Any) -> RoundProblem:
     """Check every rule of the format and build the problem."""
-    if not isinstance(tree, dict):
-        raise ProblemError(f"a problem is a JSON object with the keys {', '.join(sorted(_KEYS))}.")
-    missing = sorted(_KEYS - tree.keys())
-    if missing:
-        raise ProblemError(f"the problem lacks {', '.join(missing)}: every problem has {', '.join(sorted(_KEYS))}.")
-    rates_bps = _rates(tree["rates_bps"])
-    per_client = {key: _client_values(tree[key], key, len(rates_bps)) for key in _PER_CLIENT}
-    return RoundProblem(
-        Observation(rates_bps, Statistics(**per_client)),
-        _constants(tree["constants"]),
-        _number(tree["participation_queue"], "participation_queue", _QUEUES),
-        _number(tree["quantization_queue"], "quantization_queue", _QUEUES),
-    )
-
-
-def _unknown_keys(tree: dict[str, Any]) -> list[str]:
-    constants = tree.get("constants")
-    inner = constants.keys() - _CONSTANTS.keys() if isinstance(constants, dict) else set()
-    return sorted(tree.keys() - _KEYS) + sorted(f"constants.{key}" for key in inner)
+    try:
+        problem: Any = _Problem.model_validate(tree)
+    except ValidationError as error:
+        raise ProblemError(_sentence(error)) from None
+    _check_shapes(problem)
+    values = {name: getattr(problem.constants, name) for name in CONSTANTS}
+    for name in WHOLE:
+        if values[name] != int(values[name]):
+            raise ProblemError(f"constants.{name} = {values[name]:g} is not a whole number.")
+        values[name] = int(values[name])
+    constants = Constants(**values)
+    _check_constants(constants)
+    statistics = Statistics(**{name: np.array(getattr(problem, name), dtype=float) for name in PER_CLIENT})
+    observation = Observation(np.array(problem.rates_bps, dtype=float), statistics)
+    return RoundProblem(observation, constants, problem.participation_queue, problem.quantization_queue)
 
 
 def decision_to_json(problem: RoundProblem, decision: Decision) -> dict[str, Any]:
@@ -98,63 +124,33 @@ def decision_to_json(problem: RoundProblem, decision: Decision) -> dict[str, Any
     }
 
 
-def _number(value: Any, key: str, limits: tuple[float, float]) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ProblemError(f"{key} = {_shown(value)} is not a number.")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise ProblemError(f"{key} = {_shown(value)} is not finite: give a finite number.")
-    low, high = limits
-    if not low <= number <= high:
-        raise ProblemError(f"{key} = {number:g} is out of range: it must be from {low:g} to {high:g}.")
-    return number
+def _unknown_keys(tree: dict[str, Any]) -> list[str]:
+    inner = sorted(f"constants.{key}" for key in tree["constants"].keys() - CONSTANTS.keys())
+    return sorted(tree.keys() - _Problem.model_fields.keys()) + inner
 
 
-def _rates(value: Any) -> FloatArray:
-    if not isinstance(value, list) or not value or not all(isinstance(row, list) for row in value):
-        raise ProblemError("rates_bps is not a list with one list of channel rates for each client.")
-    width = len(value[0])
+def _check_shapes(problem: Any) -> None:
+    if not problem.rates_bps:
+        raise ProblemError("rates_bps is not a list with one list of channel rates for each client: it is empty.")
+    width = len(problem.rates_bps[0])
     if width == 0:
         raise ProblemError("rates_bps[0] is empty: every client needs a rate on at least one channel (0 for no link).")
-    for index, row in enumerate(value):
+    for index, row in enumerate(problem.rates_bps):
         if len(row) != width:
             raise ProblemError(
                 f"rates_bps is ragged: client {index} has {len(row)} channels and client 0 has {width}; "
                 "give every client the same channels (0 for no link)."
             )
-    return np.array(
-        [[_number(rate, f"rates_bps[{i}][{c}]", _RATES) for c, rate in enumerate(row)] for i, row in enumerate(value)]
-    )
+    count = len(problem.rates_bps)
+    for name in PER_CLIENT:
+        if len(getattr(problem, name)) != count:
+            raise ProblemError(
+                f"{name} has {len(getattr(problem, name))} entries, but rates_bps has {count} clients: give one for "
+                "each."
+            )
 
 
-def _client_values(value: Any, key: str, num_clients: int) -> FloatArray:
-    if not isinstance(value, list):
-        raise ProblemError(f"{key} = {_shown(value)} is not a list with one number for each client.")
-    if len(value) != num_clients:
-        raise ProblemError(
-            f"{key} has {len(value)} entries, but rates_bps has {num_clients} clients: give one for each."
-        )
-    return np.array([_number(entry, f"{key}[{index}]", _PER_CLIENT[key]) for index, entry in enumerate(value)])
-
-
-def _constants(value: Any) -> Constants:
-    if not isinstance(value, dict):
-        raise ProblemError(f"constants is not an object with the keys {', '.join(_CONSTANTS)}.")
-    missing = [name for name in _CONSTANTS if name not in value]
-    if missing:
-        raise ProblemError(f"constants lacks {', '.join(missing)}.")
-    numbers: dict[str, Any] = {}
-    for name, limits in _CONSTANTS.items():
-        number = _number(value[name], f"constants.{name}", limits)
-        if name in _WHOLE:
-            if number != int(number):
-                raise ProblemError(f"constants.{name} = {number:g} is not a whole number.")
-            number = int(number)
-        numbers[name] = number
-    constants = Constants(**numbers)
+def _check_constants(constants: Constants) -> None:
     if constants.frequency_min_hz > constants.frequency_max_hz:
         raise ProblemError(
             f"constants.frequency_min_hz = {constants.frequency_min_hz:g} is above frequency_max_hz = "
@@ -173,7 +169,34 @@ def _constants(value: Any) -> Constants:
         )
     except ConfigError as error:
         raise ProblemError(str(error).replace("learning.", "constants.")) from None
-    return constants
+
+
+def _sentence(error: ValidationError) -> str:
+    """The first mistake as one sentence."""
+    errors = error.errors(include_url=False)
+    missing = [e for e in errors if e["type"] == "missing"]
+    if missing:
+        inner = len(missing[0]["loc"]) > 1
+        names = ", ".join(str(e["loc"][-1]) for e in missing if (len(e["loc"]) > 1) == inner)
+        wanted = ", ".join(CONSTANTS if inner else _Problem.model_fields)
+        return f"{'constants' if inner else 'the problem'} lacks {names}: it has {wanted}."
+    first = errors[0]
+    indexes = "".join(f"[{part}]" for part in first["loc"] if isinstance(part, int))
+    key = ".".join(part for part in first["loc"] if isinstance(part, str))
+    kind, value = first["type"], first["input"]
+    if kind == "model_type":
+        keys = ", ".join(CONSTANTS if key else _Problem.model_fields)
+        return f"{key or 'a problem'} is {'not an object' if key else 'a JSON object'} with the keys {keys}."
+    if kind == "list_type" and key == "rates_bps":
+        return "rates_bps is not a list with one list of channel rates for each client."
+    if kind == "list_type":
+        return f"{key} = {_shown(value)} is not a list with one number for each client."
+    if kind in ("greater_than_equal", "less_than_equal"):
+        low, high = LIMITS[key]
+        return f"{key}{indexes} = {value:g} is out of range: it must be from {low:g} to {high:g}."
+    if kind == "finite_number" or (isinstance(value, int) and not isinstance(value, bool)):
+        return f"{key}{indexes} = {_shown(value)} is not finite: give a finite number."
+    return f"{key}{indexes} = {_shown(value)} is not a number."
 
 
 def _shown(value: Any) -> str:

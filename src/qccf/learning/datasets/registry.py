@@ -40,12 +40,11 @@ def _source(name: str) -> DatasetSource:
 
 def available_dataset(names: Sequence[str], folder: Path) -> tuple[str, str]:
     """The first of some datasets that is in the folder, and why the first name is not it (empty if it is)."""
-    first: DataError | None = None
+    reason = ""
     for name in names:
         try:
             require_dataset(name, folder)
-            return name, str(first or "")
+            return name, reason
         except DataError as error:
-            first = first or error
-    assert first is not None
-    raise first
+            reason = reason or f"{error} Or get it with: qccf data fetch {name}."
+    raise DataError(reason)
