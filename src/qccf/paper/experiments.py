@@ -100,7 +100,7 @@ def choose_data(task: Task, folder: Path) -> ChosenTask:
     try:
         return ChosenTask(task, available_dataset(wanted, folder)[0])
     except DataError:
-        reason = f"{' or '.join(wanted)} is not in {folder}; get it with: qccf data fetch {wanted[0]}"
+        reason = f"{' or '.join(wanted)} is not here; get it with: qccf data fetch {wanted[0]}"
         return ChosenTask(task, "", reason)
 
 
