@@ -21,7 +21,7 @@ def main(rounds: int = 5, nodes: int = 3) -> int:
         out = Path(folder) / "run"
         federation.run({"set": f"federation.rounds={rounds}", "out": str(out), "num-clients": nodes}).wait()
         if not (out / "summary.json").exists():
-            print(federation.told("run"), file=sys.stderr)
+            print(federation.log_text("run"), file=sys.stderr)
             return 1
         print(pd.read_parquet(out / "rounds.parquet")[SHOWN].to_string(index=False))
         uploads = pd.read_parquet(out / "clients.parquet").query("arrived")

@@ -1,4 +1,4 @@
-"""Passes bytes on between a node and the SuperLink, counts them, and may be a slow link."""
+"""Forwards and counts the bytes between a node and the SuperLink; may be a slow link."""
 
 import socket
 import threading
@@ -6,21 +6,24 @@ import time
 
 
 class CountingProxy:
-    """Listens on a port of its own; `sent` counts what went to the target, TLS and HTTP included.
+    """Listens on its own port until the context ends. `sent` counts the bytes to the target, with TLS and HTTP.
 
-    With `bytes_per_s` no more than that goes to the target, all connections together."""
+    `bytes_per_s` limits the rate to the target, for all connections together.
+    """
 
     def __init__(self, target_port: int, bytes_per_s: float = float("inf")) -> None:
         self._bytes_per_s = bytes_per_s
         self._link = threading.Lock()
         self.sent = 0
-        self.received = 0
         self._target = ("127.0.0.1", target_port)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._listen, daemon=True).start()
 
-    def close(self) -> None:
+    def __enter__(self) -> "CountingProxy":
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._listener.close()
 
     def _listen(self) -> None:
@@ -34,15 +37,15 @@ class CountingProxy:
             except OSError:
                 near.close()
                 continue
-            for source, sink, name in ((near, far, "sent"), (far, near, "received")):
-                threading.Thread(target=self._pass, args=(source, sink, name), daemon=True).start()
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=self._forward, args=(source, sink, sink is far), daemon=True).start()
 
-    def _pass(self, source: socket.socket, sink: socket.socket, name: str) -> None:
+    def _forward(self, source: socket.socket, sink: socket.socket, to_target: bool) -> None:
         try:
             while data := source.recv(1024):
-                setattr(self, name, getattr(self, name) + len(data))
-                if name == "sent":
+                if to_target:
                     with self._link:
+                        self.sent += len(data)
                         time.sleep(len(data) / self._bytes_per_s)
                 sink.sendall(data)
         except OSError:

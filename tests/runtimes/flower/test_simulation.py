@@ -16,7 +16,7 @@ SETTINGS = ["federation.num_clients=3", "federation.rounds=2", "evaluation.sampl
 def test_flower_on_ray_ends_with_the_same_model(tmp_path: Path) -> None:
     with Loopback(tmp_path / "federation", 3, simulated=True) as federation:
         federation.run({"set": " ".join(SETTINGS), "out": tmp_path / "flower"}).wait(600)
-        assert (tmp_path / "flower" / "summary.json").exists(), federation.told("run") + federation.told("link")
+        assert (tmp_path / "flower" / "summary.json").exists(), federation.log_text("run") + federation.log_text("link")
     simulate(load_scenario("quick", SETTINGS), out=tmp_path / "ours")
     ours, theirs = (
         np.load(tmp_path / name / "checkpoints" / "round-000002.npz", allow_pickle=False) for name in ("ours", "flower")

@@ -1,24 +1,23 @@
-"""A whole federation on this machine, as it would be on many: a SuperLink with TLS, SuperNodes with keys of their own.
+"""A whole federation on this machine: a SuperLink with TLS and SuperNodes with their own keys, for trials and tests.
 
-For trying things out and for tests. Everything that is started here is stopped when the context ends.
+Everything that is started here is stopped when the context ends.
 """
 
-import datetime
-import ipaddress
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+import trustme
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from qccf.core.errors import QccfError
 from qccf.core.files import write_text_whole
@@ -27,17 +26,17 @@ from qccf.runtimes.flower.scaffold import new_app
 LOCALHOST = "127.0.0.1"
 CONNECTION = "loopback"
 START_S = 180.0
-"""How long a server process may take to answer."""
+"""Limit for the start of the SuperLink."""
 
 
 class LoopbackError(QccfError):
-    """Something that did not start."""
+    """A part of the federation did not start."""
 
 
 class Loopback:
-    """A SuperLink and `num_nodes` SuperNodes; node i is client i. The app is a new one of ours, unless one is given.
+    """A SuperLink and `num_nodes` SuperNodes; node i is client i. Without `app`, a new app is made by `new_app`.
 
-    `simulated` has the SuperLink simulate the nodes on Ray instead of waiting for processes of their own.
+    With `simulated`, the SuperLink simulates the nodes on Ray and there are no SuperNodes.
     """
 
     def __init__(self, folder: Path, num_nodes: int, *, app: Path | None = None, simulated: bool = False) -> None:
@@ -69,7 +68,7 @@ class Loopback:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name in list(self.processes):
+        for name in sorted(self.processes, key="link".__eq__):  # the SuperLink last: the nodes sign off from it
             self.stop(name)
         for log in self._logs:
             log.close()
@@ -92,20 +91,25 @@ class Loopback:
                 return
             except OSError:
                 if self.processes["link"].poll() is not None or time.monotonic() > end:
-                    raise LoopbackError(f"the SuperLink did not start: {self.told('link')}") from None
+                    raise LoopbackError(f"the SuperLink did not start: {self.log_text('link')}") from None
                 time.sleep(0.2)
 
     def register(self, number: int) -> None:
-        """Make a key for a node and tell the SuperLink its public half."""
+        """Make a new key for a node and register it with the SuperLink."""
         public = make_node_key(self.folder / "keys", f"node{number}")
-        done = self._flwr("supernode", "register", public, CONNECTION)
-        if done.returncode:
-            raise LoopbackError(f"node {number} could not be registered: {done.stdout.decode().strip()}")
+        self._flwr("supernode", "register", public, CONNECTION)
+
+    def unregister(self, number: int) -> None:
+        """Remove a node from the SuperLink, which otherwise expects it for a minute after its last heartbeat."""
+        found = re.search(r"SuperNode ID: (\d+)", self.log_text(f"node{number}"))
+        if found is None:
+            raise LoopbackError(f"node {number} has not connected: {self.log_text(f'node{number}')}")
+        self._flwr("supernode", "unregister", found.group(1), CONNECTION)
 
     def start_node(
         self, number: int, *, key: Path | None = None, port: int | None = None, keyless: bool = False
     ) -> None:
-        """Start a SuperNode, with its own key unless another or none is wanted, through another port if given."""
+        """Start a SuperNode. It uses its own key, another `key`, or none; it connects to the SuperLink or to `port`."""
         own = self.folder / "keys" / f"node{number}"
         self._start(
             f"node{number}",
@@ -116,14 +120,14 @@ class Loopback:
         )
 
     def run(self, config: Mapping[str, Any]) -> subprocess.Popen[bytes]:
-        """Start a run of the app with that run config; what it says goes to the log "run"."""
+        """Start a run of the app with this run config. Its output goes to the log "run"."""
         pairs = " ".join(f"{name}={_toml(value)}" for name, value in config.items())
         nodes = f"num-supernodes={self.num_nodes} client-resources-num-cpus=1"
         simulation = ["--federation-config", nodes] if self.simulated else []
         return self._start("run", "flwr", "run", self.app, CONNECTION, "--stream", "--run-config", pairs, *simulation)
 
     def stop(self, name: str, *, hard: bool = False) -> None:
-        """Stop a process and all that it started; `hard` gives it no chance to say goodbye."""
+        """Stop a process and its children with SIGTERM, or with SIGKILL if `hard`."""
         process = self.processes.pop(name, None)
         if process is None:
             return
@@ -137,8 +141,8 @@ class Loopback:
             except subprocess.TimeoutExpired:
                 continue
 
-    def told(self, name: str) -> str:
-        """What a process said since it was started last."""
+    def log_text(self, name: str) -> str:
+        """The output of a process since its last start."""
         return (self.folder / "logs" / f"{name}.txt").read_text(encoding="utf-8", errors="replace")
 
     def _start(self, name: str, *command: object) -> subprocess.Popen[bytes]:
@@ -156,8 +160,8 @@ class Loopback:
         )
         return self.processes[name]
 
-    def _flwr(self, *arguments: object) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
+    def _flwr(self, *arguments: object) -> None:
+        done = subprocess.run(
             [_script("flwr"), *map(str, arguments)],
             env=self._environment(),
             stdin=subprocess.DEVNULL,
@@ -165,6 +169,8 @@ class Loopback:
             stderr=subprocess.STDOUT,
             check=False,
         )
+        if done.returncode:
+            raise LoopbackError(f"flwr {' '.join(map(str, arguments))} failed: {done.stdout.decode().strip()}")
 
     def _environment(self) -> dict[str, str]:
         scripts = str(Path(sys.executable).parent)
@@ -180,35 +186,16 @@ class Loopback:
 
 
 def make_certificates(folder: Path) -> None:
-    """An authority of our own and a certificate for this machine, good for a day."""
-    authority_key = ec.generate_private_key(ec.SECP256R1())
-    server_key = ec.generate_private_key(ec.SECP256R1())
-    authority = _name("qccf loopback authority")
-    ca = (
-        _certificate(authority, authority, authority_key.public_key())
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(authority_key, hashes.SHA256())
-    )
-    addresses = x509.SubjectAlternativeName(
-        [x509.IPAddress(ipaddress.ip_address(LOCALHOST)), x509.DNSName("localhost")]
-    )
-    server = (
-        _certificate(_name("qccf loopback"), authority, server_key.public_key())
-        .add_extension(addresses, critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    _write_private(folder / "ca.crt", ca.public_bytes(pem))
-    _write_private(folder / "server.pem", server.public_bytes(pem))
-    _write_private(
-        folder / "server.key",
-        server_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
-    )
+    """Make a certificate authority and a certificate for this machine, valid for one day."""
+    authority = trustme.CA()
+    server = authority.issue_cert(LOCALHOST, "localhost", not_after=datetime.now(UTC) + timedelta(days=1))
+    _write_private(folder / "ca.crt", authority.cert_pem.bytes())
+    _write_private(folder / "server.pem", server.cert_chain_pems[0].bytes())
+    _write_private(folder / "server.key", server.private_key_pem.bytes())
 
 
 def make_node_key(folder: Path, name: str) -> Path:
-    """A key pair for a SuperNode; returns the file of its public half."""
+    """Make a key pair for a SuperNode, in the format that Flower reads; returns the file of the public key."""
     key = ec.generate_private_key(ec.SECP384R1())
     _write_private(
         folder / name,
@@ -224,7 +211,7 @@ def make_node_key(folder: Path, name: str) -> Path:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port that is not in use now."""
     with socket.socket() as probe:
         probe.bind((LOCALHOST, 0))
         port: int = probe.getsockname()[1]
@@ -232,25 +219,8 @@ def free_port() -> int:
 
 
 def _script(name: object) -> str:
-    """Flower's programs are beside the interpreter, whatever the PATH says."""
+    """Flower's programs are in the folder of the interpreter, which may not be on the PATH."""
     return str(Path(sys.executable).parent / str(name))
-
-
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
-
-
-def _certificate(subject: x509.Name, issuer: x509.Name, public_key: Any) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(public_key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-    )
 
 
 def _write_private(path: Path, content: bytes) -> None:

@@ -1,4 +1,4 @@
-"""A small federation for tests of a deployment: next to no computing, a client that corrupts, a client that hangs."""
+"""A small federation for tests of a deployment: almost no computing, and clients with faults on request."""
 
 import time
 from pathlib import Path
@@ -17,14 +17,15 @@ server = ServerApp()
 SIZE = 20_000
 
 
-def _told(context: Context, name: str, told: Instruction) -> bool:
-    return told.act == "train" and context.run_config[name] == f"{told.client}:{told.round_index}"
+def _is_due(fault: str, context: Context, instruction: Instruction) -> bool:
+    place = f"{instruction.client}:{instruction.round_index}"
+    return instruction.act == "train" and place in context.run_config[fault].split()
 
 
 def corrupt(message: Message, context: Context, call_next) -> Message:
-    told = Instruction.read(message)
+    instruction = Instruction.read(message)
     reply = call_next(message, context)
-    if _told(context, "corrupt", told):
+    if _is_due("corrupt", context, instruction):
         data = bytearray(reply.content[UPLOAD]["payload"].data)
         data[100] ^= 255
         array = Array(dtype="uint8", shape=(len(data),), stype="qccf/1", data=bytes(data))
@@ -34,17 +35,19 @@ def corrupt(message: Message, context: Context, call_next) -> Message:
 
 @client.train(mods=[corrupt, quantize])
 def train(message: Message, context: Context) -> Message:
-    """Moves towards a point that differs from client to client."""
-    told = Instruction.read(message)
-    if _told(context, "hang", told):
+    """Move towards a target that differs between clients."""
+    instruction = Instruction.read(message)
+    events = Path(context.run_config["events"])
+    if _is_due("hang", context, instruction):
+        (events / "hangs").touch()
         time.sleep(3600)
-    while _told(context, "linger", told) and not Path(context.run_config["until"]).exists():
-        time.sleep(0.2)
+    while _is_due("wait", context, instruction) and not (events / f"round-{instruction.round_index}").exists():
+        time.sleep(0.1)
     weights = message.content["arrays"]["weights"].numpy()
-    aim = stream(7, "aim", told.client).normal(size=SIZE).astype(np.float32)
-    gradient = weights - aim
+    target = stream(7, "target", instruction.client).normal(size=SIZE).astype(np.float32)
+    gradient = weights - target
     metrics = {
-        "num-examples": 100 + 10 * told.client,
+        "num-examples": 100 + 10 * instruction.client,
         "loss": float(np.square(gradient).mean()),
         "gradient-norm-sq": float(np.square(gradient).sum()) / SIZE,
         "gradient-variance": 0.1,
@@ -55,7 +58,7 @@ def train(message: Message, context: Context) -> Message:
 
 @server.main()
 def main(grid: Grid, context: Context) -> None:
-    from qccf import load_scenario  # not for clients: their processes live for one message
+    from qccf import load_scenario  # clients do not need these, and each message starts a client process
     from qccf.flower import QccfStrategy
 
     config = context.run_config
