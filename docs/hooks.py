@@ -1,4 +1,4 @@
-"""For the site only: links that lead out of this folder become plain text, for the site does not hold their targets."""
+"""For the site only: links to files outside this folder become plain text because the site does not contain them."""
 
 import re
 from typing import Any

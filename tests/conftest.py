@@ -1,7 +1,10 @@
 """Shared fixtures, and the order in which test files run."""
 
+import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,3 +43,17 @@ def tiny_source(monkeypatch: pytest.MonkeyPatch, empty_data_folder: Path) -> Pat
 
     monkeypatch.setitem(DATASETS, "tiny", TinySource())
     return empty_data_folder
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium, for tests marked `browser`."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is missing: pip install 'qccf[browser]'")
+    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+    chromium = next(filter(None, found), None)
+    if chromium is None:
+        pytest.skip("no Chromium on this machine: run `make browser` as root")
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import qccf
+import qccf.flower
 from qccf.core.files import write_text_whole, write_whole
 
 HEAVY = ("torch", "flwr", "ray", "matplotlib", "plotly", "pandas", "scipy", "pydantic")
@@ -38,6 +38,19 @@ def test_help_loads_nothing_heavy() -> None:
         f"print([m for m in {HEAVY!r} if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_public_names() -> None:
+    """A name that is added or removed is a change for users: it belongs in CHANGELOG.md and docs/api.md."""
+    assert set(qccf.__all__) == {
+        "Certificate", "Constants", "Decision", "Observation", "Outcome", "POLICIES", "Policy", "QccfError",
+        "RoundProblem", "Scenario", "Statistics", "__version__", "build_policy", "build_world", "load_scenario", "plan",
+        "settle", "simulate", "solve_round",
+    }  # fmt: skip
+    assert set(qccf.flower.__all__) == {
+        "FederationError", "MeasuredRates", "Meter", "QccfStrategy", "RateSource", "SimulatedRates", "client_app",
+        "quantize", "server_app",
+    }  # fmt: skip
 
 
 def test_public_names_load() -> None:

@@ -1,6 +1,5 @@
 """The report in a real browser: no errors, no horizontal scrolling, and figures that answer to mouse and keyboard."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,16 +9,7 @@ from qccf.report.page.build import Manifest, build_report
 from qccf.rounds.run import Run
 from tests.helpers.made_runs import AS_CLAIMED, cut_run, made_family, made_studies
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is not installed: pip install 'qccf[browser]'"
-)
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: run `make browser` as root"),
-]
+pytestmark = pytest.mark.browser
 
 SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
 
@@ -39,14 +29,6 @@ def varied_runs() -> list[Run]:
         scenario = record.scenario.replaced(federation={"rounds": 3}, radio={"gain_db": 10.0})
         runs.append(replace(cut_run(record, 3), scenario=scenario))
     return runs
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 def opened(browser, page_file: Path, size: str, scheme: str):
