@@ -1,6 +1,6 @@
-"""Writes the documents that are made from the code: the paper map, the command line, the pictures of the idea.
+"""Write the documents that are made from code: the paper map, the command line, the settings, and the pictures.
 
-Run: python docs/generate.py [--pictures]. A test holds the text against the code.
+Run: python docs/generate.py [--pictures]. A test compares the texts with the code.
 """
 
 import argparse
@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "src"))
 SOURCE = ROOT / "src" / "qccf"
 NUMERALS = {"I": 1, "II": 2, "III": 3, "IV": 4, "V": 5, "VI": 6}
 SHOWN_TESTS = 3
-# Where in the paper a symbol stands, for sentences that name no section.
+# The section of a symbol, for citations that name no section.
 PLACES = {
     "Lemma 1": "II-B", "Eq. of global aggregation": "II-A", "C6": "IV-C", "C7": "IV-C", "P2": "V-A", "P1": "IV-C",
     "Algorithm 1": "V-D", "J4": "V-D", "N_pop": "V-D", "τ_e·γ·D": "IV-B", "E_cmp": "IV-B", "h_Rician": "IV-A",
@@ -24,7 +24,7 @@ PLACES = {
 
 
 def paper_map() -> str:
-    """Every function, class and module whose docstring cites the paper, with the tests that use it."""
+    """A table of every function, class and module whose docstring cites the paper, with the tests that use it."""
     uses = _uses_in_tests()
     rows = []
     for path in sorted(SOURCE.rglob("*.py")):
@@ -45,8 +45,8 @@ def paper_map() -> str:
         "",
         "# Paper map",
         "",
-        "From the paper to the function to the tests. Written by `docs/generate.py` from the `Paper:` and `Deviates:`",
-        "lines of docstrings and from what the tests use; a test holds it against the code.",
+        "From the paper to the function to its tests. `make docs` writes this page from the `Paper:` and `Deviates:`",
+        "lines of docstrings and from the names that tests use; a test compares it with the code.",
         "",
         "| section | what is cited | where | deviates | tests |",
         "|---|---|---|---|---|",
@@ -100,11 +100,11 @@ def _module_name(path: Path) -> str:
 
 
 def _uses_in_tests() -> dict[str, list[str]]:
-    """Modules to the files that import from them, and `module:name` to the tests in these that use the name."""
+    """Maps each module to the test files that import it, and `module:name` to the tests in them that use the name."""
     uses: dict[str, list[str]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         if path.parent.name == "docs":
-            continue  # they look at documents, not at formulas
+            continue  # these test documents, not formulas
         tree = ast.parse(path.read_text(encoding="utf-8"))
         where = path.relative_to(ROOT).as_posix()
         modules = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module}
@@ -121,7 +121,7 @@ def _uses_in_tests() -> dict[str, list[str]]:
             reached = used | {u for helper in used & set(helpers) for u in helpers[helper]}
             for module in modules:
                 is_package = (SOURCE.parent / module.replace(".", "/")).is_dir()
-                for one in reached:  # of a package only what is imported from it, of a module methods as well
+                for one in reached:  # a package counts only for names imported from it, a module also for its methods
                     if not is_package or f"{module}.{one}" in modules:
                         uses.setdefault(f"{module}:{one}", []).append(f"{where}::{name}")
         for module in modules:
@@ -140,19 +140,19 @@ def _tests(found: list[str]) -> str:
 
 
 def command_line() -> str:
-    """Every command and option, from the parser itself."""
+    """Every command and option, from the parser."""
     from qccf.cli.main import parser
 
     lines = [
         "# Command line",
         "",
-        "Written by `docs/generate.py` from the parser. A mistake ends with one sentence and status 2, an "
+        "`make docs` writes this page from the parser. A user error ends with one sentence and exit status 2, an",
         "interrupt with status 130.",
     ]
     top = parser()
     commands = next(a for a in top._actions if isinstance(a, argparse._SubParsersAction))
     for name, command in commands.choices.items():
-        lines += ["", f"## `qccf {name}`", "", command.description or "", "", "| argument | what |", "|---|---|"]
+        lines += ["", f"## `qccf {name}`", "", command.description or "", "", "| argument | meaning |", "|---|---|"]
         for action in command._actions:
             if "--help" in action.option_strings:
                 continue
@@ -168,8 +168,35 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def settings() -> str:
+    """Every setting with meaning, unit, default and limits, from the schema."""
+    from qccf.settings.reference import section_descriptions, settings_reference
+
+    lines = [
+        "---",
+        "hide: [toc]",
+        "---",
+        "",
+        "# Settings",
+        "",
+        "`make docs` writes this page from the schema; `qccf settings [SECTION]` shows the same in the terminal. A",
+        'settings file is TOML with these sections. It may begin with `preset = "name"` and then states only what',
+        "differs from that preset. On the command line `--set section.key=value` overrides one key. A value outside",
+        "its limits is refused.",
+    ]
+    reference = settings_reference()
+    for section, description in section_descriptions().items():
+        lines += ["", f"## `[{section}]`", "", description, ""]
+        lines += ["| key | meaning | unit | default | limits |", "|---|---|---|---|---|"]
+        for one in (info for info in reference if info.section == section):
+            default = one.default if one.default == "empty" else f"`{one.default}`"
+            cells = (f"`{one.key}`", one.description, one.unit, default, one.limits or one.choices)
+            lines.append("| " + " | ".join(map(_cell, cells)) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def pictures() -> None:
-    """The idea, drawn with the numbers that the code gives."""
+    """The pictures of `docs/idea.md`, drawn with numbers that the code computes."""
     import numpy as np
 
     from qccf.core.contracts import Observation
@@ -223,11 +250,14 @@ def pictures() -> None:
     figure.savefig(ROOT / "docs" / "images" / "idea-bits.svg", metadata={"Date": None})
 
 
+DOCUMENTS = {"paper-map.md": paper_map, "cli.md": command_line, "settings.md": settings}
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--pictures", action="store_true", help="draw the pictures as well")
-    (ROOT / "docs" / "paper-map.md").write_text(paper_map(), encoding="utf-8")
-    (ROOT / "docs" / "cli.md").write_text(command_line(), encoding="utf-8")
+    for name, text in DOCUMENTS.items():
+        (ROOT / "docs" / name).write_text(text(), encoding="utf-8")
     deviations = (ROOT / "docs" / "deviations.md").read_text(encoding="utf-8")
     (SOURCE / "report" / "page" / "assets" / "deviations.md").write_text(deviations, encoding="utf-8")
     if options.parse_args().pictures:

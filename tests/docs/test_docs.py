@@ -1,4 +1,4 @@
-"""Documents keep their word: snippets run, commands parse, links lead somewhere, every symbol exists."""
+"""Snippets in documents run, commands parse, links and files exist."""
 
 import re
 import shlex
@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
+import qccf
 from qccf.cli.main import parser
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +21,8 @@ def test_the_readmes_python_runs() -> None:
     assert snippet is not None
     done = subprocess.run([sys.executable, "-c", snippet[1]], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("[")
+    assert done.stdout.startswith("qccf 0 ")
+    assert "test_accuracy" in done.stdout
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -29,7 +32,7 @@ def test_commands_parse(document: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_links_lead_somewhere(document: Path) -> None:
+def test_links_exist(document: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
         assert (document.parent / target).exists(), f"{document.name} links to {target}"
 
@@ -54,6 +57,16 @@ def test_nothing_names_a_machine() -> None:
         path = ROOT / name
         if path.exists() and path.suffix in {".py", ".md", ".toml", ".txt", ".yaml", ""}:
             assert not pattern.search(path.read_text(encoding="utf-8")), f"{name} names a machine path"
+
+
+def test_the_citation_is_of_this_version_and_complete() -> None:
+    """Keys that the Citation File Format 1.2.0 requires."""
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)
+    assert citation["version"] == qccf.__version__
+    (paper,) = citation["references"]
+    assert {"type", "title", "authors"} <= set(paper)
+    assert paper["title"] in re.sub(r"\s+", " ", (ROOT / "README.md").read_text())
 
 
 def test_the_benchmark_runs() -> None:

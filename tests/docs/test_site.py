@@ -1,16 +1,20 @@
-"""The documentation site builds without a warning, and what is made from code is not behind it."""
+"""The documentation site builds without a warning, works offline, and is up to date with the code."""
 
 import importlib.util
+import io
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from PIL import Image
 
+import qccf.flower
 from qccf.paper.claims import CLAIMS
 
 ROOT = Path(__file__).parents[2]
@@ -25,9 +29,10 @@ def generate():
     return module
 
 
-def test_documents_made_from_code_are_not_behind_it(generate) -> None:
-    for name, text in (("paper-map.md", generate.paper_map()), ("cli.md", generate.command_line())):
-        assert (ROOT / "docs" / name).read_text() == text, f"docs/{name} is behind the code: run make docs"
+def test_documents_made_from_code_are_up_to_date(generate) -> None:
+    assert set(generate.DOCUMENTS) == {"paper-map.md", "cli.md", "settings.md"}
+    for name, text in generate.DOCUMENTS.items():
+        assert (ROOT / "docs" / name).read_text() == text(), f"docs/{name} is out of date: run make docs"
     shipped = ROOT / "src" / "qccf" / "report" / "page" / "assets" / "deviations.md"
     assert shipped.read_text() == (ROOT / "docs" / "deviations.md").read_text(), "run make docs"
 
@@ -52,7 +57,7 @@ def test_the_command_line_is_complete(generate) -> None:
     text = generate.command_line()
     for command in ("run", "compare", "reproduce", "sweep", "report", "plan", "decide", "data", "flower"):
         assert f"## `qccf {command}`" in text
-    assert not re.findall(r"^\| `[^|]*` \|  ?\|$", text, re.MULTILINE), "an option without a word about it"
+    assert not re.findall(r"^\| `[^|]*` \|  ?\|$", text, re.MULTILINE), "an option without a description"
 
 
 def test_every_document_is_in_the_navigation() -> None:
@@ -78,19 +83,56 @@ def test_results_are_recorded() -> None:
     assert RECORDED
 
 
-def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
-    pytest.importorskip("material", reason="mkdocs-material is not installed: pip install 'qccf[docs]'")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
-    page = (tmp_path / "run.html").read_text()
+    return folder
+
+
+def test_the_site_is_complete_and_loads_nothing_from_elsewhere(site: Path) -> None:
+    page = (site / "run.html").read_text()
     assert "examples/one_round_by_hand.py" in page
     assert 'href="../examples' not in page
-    for built in tmp_path.glob("*.html"):
+    for built in site.glob("*.html"):
         text = built.read_text()
         assert "fonts.googleapis" not in text
         assert not re.search(r'<(?:script|link)[^>]+(?:src|href)="https?://', text), (
             f"{built.name} loads from elsewhere"
         )
+
+
+def test_the_api_pages_show_every_public_name(site: Path) -> None:
+    page = (site / "api.html").read_text()
+    for package in (qccf, qccf.flower):
+        for name in set(package.__all__) - {"__version__", "POLICIES"}:
+            assert f'id="{package.__name__}.{name}"' in page, f"docs/api.md lacks {package.__name__}.{name}"
+    assert "qccf.POLICIES" in page
+
+
+@pytest.mark.browser
+def test_search_works_in_a_folder(site: Path, browser) -> None:
+    page = browser.new_context(offline=True).new_page()
+    page.goto((site / "index.html").as_uri())
+    page.focus("input.md-search__input")
+    page.get_by_text("Type to start searching").wait_for(state="attached", timeout=120_000)
+    page.keyboard.type("taylor")
+    page.wait_for_selector('.md-search-result__link[href*="decide.html"]', state="attached", timeout=120_000)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_figures_follow_the_colour_scheme(site: Path, browser, scheme: str) -> None:
+    page = browser.new_context(offline=True, color_scheme=scheme).new_page()
+    page.goto((site / "idea.html").as_uri())
+    figures = page.locator(".md-content img")
+    assert figures.count() == 3
+    for figure in figures.all():
+        figure.scroll_into_view_if_needed()
+        pixels = np.asarray(Image.open(io.BytesIO(figure.screenshot())).convert("L"), dtype=float)
+        assert (np.median(pixels) > 200) == (scheme == "light"), "the background follows the page"
+        assert np.ptp(pixels) > 150, "text and curves stand out"
