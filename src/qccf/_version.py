@@ -1,3 +1,3 @@
 """The version, where everything can read it without importing the package's names."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
