@@ -40,3 +40,14 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch, capsys, command,
     monkeypatch.setattr(f"qccf.cli.{command}.{function}", fail("qccf.nothing"))
     with pytest.raises(ModuleNotFoundError):  # a bug of ours, not a missing package
         main([command, *arguments])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_only_commands_that_train_change_the_allocator(monkeypatch, command) -> None:
+    """The change lasts until the process ends, so no other command and no library function makes it."""
+    required = {"sweep": ["x"], "report": ["x"], "decide": ["x"], "data": ["list"], "flower": ["new", "x"]}
+    changed: list[int] = []
+    monkeypatch.setattr("qccf.cli.main.keep_freed_memory", lambda: changed.append(1))
+    monkeypatch.setattr(f"qccf.cli.{command}.{command}_command", lambda _options: 0)
+    assert main([command, *required.get(command, [])]) == 0
+    assert len(changed) == (command in ("run", "compare", "reproduce", "sweep"))

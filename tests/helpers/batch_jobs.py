@@ -1,5 +1,6 @@
 """Jobs for tests of the queue; worker processes import this module by its name."""
 
+import ctypes
 import os
 import time
 from dataclasses import dataclass
@@ -62,6 +63,48 @@ def counting_job(name: str, out: Path, *, steps: int = 3, cores: int = 1, fault:
         fault=fault,
         waits=waits,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryJob(Job):
+    """Writes whether a large block comes from the pool that the C library keeps, or from the system."""
+
+    result: ClassVar[str] = "large-block.txt"
+
+    def run(self, folder, on_step) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / self.result).write_text("pool" if large_blocks_come_from_the_pool() else "system")
+
+
+class _Mallinfo2(ctypes.Structure):
+    _fields_: ClassVar = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        )
+    ]
+
+
+def large_blocks_come_from_the_pool() -> bool:
+    """Whether glibc serves 64 MiB without a mapping of their own."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    libc.free.argtypes = [ctypes.c_void_p]
+    libc.mallinfo2.restype = _Mallinfo2
+    before = libc.mallinfo2().hblks
+    block = libc.malloc(64 * 2**20)
+    after = libc.mallinfo2().hblks
+    libc.free(block)
+    return after == before
 
 
 def wait_for(condition, event: str = "the event") -> None:

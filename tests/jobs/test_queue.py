@@ -1,5 +1,6 @@
 """The queue: no job runs twice, a failed job does not end the others, an interrupt loses no finished step."""
 
+import ctypes
 import os
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from qccf.jobs.local import LocalEngine
 from qccf.jobs.queue import QueueProgress, run_jobs
-from tests.helpers.batch_jobs import CountingJob, counting_job
+from tests.helpers.batch_jobs import CountingJob, MemoryJob, counting_job, large_blocks_come_from_the_pool
 
 
 def steps_of(job: CountingJob) -> int:
@@ -98,3 +99,19 @@ def test_the_remaining_time_is_estimated_from_the_steps_so_far(tmp_path: Path, m
     assert progress.eta_s() == pytest.approx((2 + 10 + 10) * 2.0 / 2)
     progress._end(0, "done")
     assert progress.eta_s() == pytest.approx((10 + 10) * 2.0 / 2)
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="only glibc has this setting")
+def test_workers_keep_freed_memory_and_this_process_is_not_changed(tmp_path: Path) -> None:
+    here = large_blocks_come_from_the_pool()
+    found = {}
+    for name, engine in (
+        ("here", LocalEngine(1)),
+        ("workers", LocalEngine(2)),
+        ("measured", LocalEngine(1, process_per_job=True)),
+    ):
+        job = MemoryJob(label=name, folder=tmp_path / name, steps=1, step_kind="memory")
+        assert run_jobs([job], engine).states == ["done"]
+        found[name] = (job.folder / job.result).read_text()
+    assert found == {"here": "pool" if here else "system", "workers": "pool", "measured": "system"}
+    assert large_blocks_come_from_the_pool() == here

@@ -32,7 +32,7 @@ def add_parser(commands: Subparsers) -> None:
     compare.add_argument("--out", type=Path, metavar="DIR", help="the comparison's folder (default runs/compare-…)")
     add_engine(compare)
     add_training(compare)
-    compare.set_defaults(run=compare_command)
+    compare.set_defaults(run=compare_command, trains=True)
 
 
 def compare_command(options: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from importlib import import_module
 
 from qccf._version import __version__
 from qccf.core.errors import QccfError
+from qccf.jobs.memory import keep_freed_memory
 
 COMMANDS = ("run", "compare", "reproduce", "sweep", "report", "plan", "decide", "data", "flower")
 """Each is a module of this package with `add_parser`; it imports what it needs when the command is called."""
@@ -16,6 +17,8 @@ COMMANDS = ("run", "compare", "reproduce", "sweep", "report", "plan", "decide", 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     options = parser().parse_args(arguments)
+    if options.trains:
+        keep_freed_memory()
     try:
         status: int = options.run(options)
         sys.stdout.flush()
@@ -42,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
         prog="qccf", description="Energy-efficient federated learning over a wireless uplink."
     )
     top.add_argument("--version", action="version", version=f"qccf {__version__}")
-    top.set_defaults(extra="sim")
+    top.set_defaults(extra="sim", trains=False)
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in COMMANDS:
         import_module(f"qccf.cli.{name}").add_parser(commands)

@@ -37,7 +37,7 @@ def add_parser(commands: Subparsers) -> None:
     add_engine(reproduce)
     add_data_dir(reproduce)
     add_overrides(reproduce)
-    reproduce.set_defaults(run=reproduce_command)
+    reproduce.set_defaults(run=reproduce_command, trains=True)
 
 
 def reproduce_command(options: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ def add_parser(commands: Subparsers) -> None:
     run.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default runs/…)")
     run.add_argument("--resume", type=Path, metavar="DIR", help="resume the run in this folder")
     add_training(run)
-    run.set_defaults(run=run_command)
+    run.set_defaults(run=run_command, trains=True)
 
 
 def run_command(options: argparse.Namespace) -> int:

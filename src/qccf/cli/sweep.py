@@ -22,7 +22,7 @@ def add_parser(commands: Subparsers) -> None:
     add_engine(sweep)
     sweep.add_argument("--out", type=Path, metavar="DIR", help="default runs/sweep-FILE")
     add_data_dir(sweep)
-    sweep.set_defaults(run=sweep_command)
+    sweep.set_defaults(run=sweep_command, trains=True)
 
 
 def sweep_command(options: argparse.Namespace) -> int:

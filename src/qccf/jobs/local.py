@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from qccf.jobs.memory import keep_freed_memory
 from qccf.jobs.queue import Failure, Job, JobQueue, try_job
 
 STOP_TIMEOUT_S = 120.0
@@ -77,7 +78,7 @@ class _WorkerPool:
         if (taken := self._queue.take()) is None:
             return
         ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=_work, args=(theirs, list(sys.path)), daemon=True)
+        process = self._context.Process(target=_work, args=(theirs, list(sys.path), self._process_per_job), daemon=True)
         process.start()
         theirs.close()
         index, job = taken
@@ -130,7 +131,7 @@ def _send(worker: _Worker, job: Job | None) -> None:
         worker.pipe.send(job)
 
 
-def _work(pipe: Connection, path: list[str]) -> None:
+def _work(pipe: Connection, path: list[str], process_per_job: bool) -> None:
     """The main function of a worker. It ignores Ctrl-C, which reaches the parent too; the parent sends SIGTERM."""
 
     def interrupt(*_: Any) -> None:
@@ -140,6 +141,8 @@ def _work(pipe: Connection, path: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, interrupt)
     sys.path[:] = path
+    if not process_per_job:  # such a job may measure its memory
+        keep_freed_memory()
     try:
         job: Job | None
         while (job := pipe.recv()) is not None:

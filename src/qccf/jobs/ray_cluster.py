@@ -23,6 +23,7 @@ from typing import Any
 from qccf._version import __version__
 from qccf.core.errors import QccfError
 from qccf.jobs.archive import pack, unpack
+from qccf.jobs.memory import keep_freed_memory
 from qccf.jobs.queue import Failure, Job, JobQueue, try_job
 
 POLL_S = 0.5
@@ -162,6 +163,7 @@ def _run_on_node(
     if version != __version__:
         return Failure(f"this node has qccf {__version__}, the command {version}: install the same.", final=True), b""
     sys.path.extend(entry for entry in path if entry not in sys.path)
+    keep_freed_memory()
     job: Job = pickle.loads(job_bytes)
     with tempfile.TemporaryDirectory(prefix="qccf-") as temporary:
         folder = Path(temporary) / "run"
