@@ -10,7 +10,7 @@ from qccf._version import __version__
 from qccf.core.errors import QccfError
 from qccf.jobs.memory import keep_freed_memory
 
-COMMANDS = ("run", "compare", "reproduce", "sweep", "report", "plan", "decide", "data", "flower")
+COMMANDS = ("run", "compare", "reproduce", "sweep", "report", "plan", "decide", "settings", "data", "flower")
 """Each is a module of this package with `add_parser`; it imports what it needs when the command is called."""
 
 
