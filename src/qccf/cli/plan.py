@@ -12,6 +12,7 @@ from qccf.core.errors import ConfigError
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from qccf.rounds.run import Run
     from qccf.settings.loading import Scenario
 
 MAX_SEEDS = 10_000
@@ -28,6 +29,12 @@ def add_parser(commands: Subparsers) -> None:
         dest="policies",
         help="repeat for several; your own is module:Class (default: all five)",
     )
+    plan.add_argument(
+        "--statistics-from",
+        type=Path,
+        metavar="RUN",
+        help="the folder of a training run: use the statistics that it measured, instead of a model",
+    )
     plan.add_argument("--seeds", type=int, default=8, metavar="K", help="number of cells (default 8)")
     plan.add_argument("--out", type=Path, metavar="DIR", help="folder of plan.json and plan.png (default runs/plan-…)")
     plan.add_argument("--json", action="store_true", help="print the plan as JSON instead of a table")
@@ -40,26 +47,27 @@ def plan_command(options: argparse.Namespace) -> int:
     from qccf.cli.tables import plan_table
     from qccf.core.files import require_writable, write_text_whole, write_whole
     from qccf.policies.registry import POLICIES
+    from qccf.rounds.run_folder import read_run
     from qccf.rounds.setup import check_scenario
-    from qccf.rounds.world import build_world
-    from qccf.runtimes.planner import plan, plan_summary, plan_to_json, planned_scenario
+    from qccf.runtimes.planner import plan, plan_summary, plan_to_json, planned_scenario, planned_world
     from qccf.settings.loading import load_scenario
     from qccf.settings.schema import PAPERS_CODEC
 
     if not 1 <= options.seeds <= MAX_SEEDS:
         raise ConfigError(f"--seeds {options.seeds} is out of range: give 1 to {MAX_SEEDS}.")
     scenario = load_scenario(options.scenario, settings_of(options))
-    if "name" in scenario.codec.model_fields_set and scenario.codec.name != PAPERS_CODEC:
+    recorded = None if options.statistics_from is None else read_run(options.statistics_from)
+    if recorded is None and "name" in scenario.codec.model_fields_set and scenario.codec.name != PAPERS_CODEC:
         print(
             f"qccf: codec.name = {scenario.codec.name!r} is ignored: a plan uses the paper's codec, {PAPERS_CODEC!r}",
             file=sys.stderr,
         )
-    scenario = planned_scenario(scenario)
+    scenario = planned_scenario(scenario, recorded)
     policies = list(dict.fromkeys(options.policies or [*POLICIES, scenario.policy.name]))
     for name in policies:
         check_scenario(scenario.replaced(policy={"name": name}))
     for seed in range(1, options.seeds):
-        build_world(scenario, scenario.federation.seed + seed)
+        planned_world(scenario, scenario.federation.seed + seed, recorded)
     out: Path = options.out or Path("runs") / f"plan-{Path(options.scenario).stem}"
     require_writable(out)
     with _progress_bar() as bar:
@@ -69,6 +77,7 @@ def plan_command(options: argparse.Namespace) -> int:
             policies,
             options.seeds,
             lambda policy, seed: bar.update(task, description=f"{policy}, seed {seed}", advance=1),
+            statistics_from=recorded,
         )
     report = plan_to_json(scenario, runs)
     write_text_whole(out / "plan.json", json.dumps(report, default=str) + "\n")
@@ -92,12 +101,15 @@ def plan_command(options: argparse.Namespace) -> int:
         "Active: clients that take part; late: uploads past the deadline; bits vs size: rank correlation of bits and "
         "samples within a round."
     )
-    console.print(f"Statistics used instead of training: {_statistics_source(scenario)}.")
+    console.print(f"Statistics used instead of training: {_statistics_source(scenario, recorded)}.")
     console.print("Written: " + ", ".join(map(str, written)), soft_wrap=True)
     return 0
 
 
-def _statistics_source(scenario: "Scenario") -> str:
+def _statistics_source(scenario: "Scenario", recorded: "Run | None") -> str:
+    if recorded is not None:
+        held = "; the last values are held after that" * (scenario.federation.rounds > recorded.num_rounds)
+        return f"{recorded.num_rounds} rounds recorded in {recorded.folder}{held}"
     s = scenario.statistics
     if s.model == "trace":
         return f"trace {s.trace}, the rest constant"

@@ -4,11 +4,9 @@ One thread trains a client, with one model and no parallelism inside its operati
 changes nothing but the time.
 """
 
-import ctypes
 import math
 import os
 import queue
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -27,9 +25,6 @@ from qccf.learning.training import FlatModel, local_update, probe, score
 from qccf.settings.loading import Scenario
 
 T = TypeVar("T")
-
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
-"""Option numbers of mallopt, from malloc.h."""
 
 EVALUATION_BATCH = 500
 """Fixed, so that sums do not depend on the number of workers."""
@@ -155,19 +150,6 @@ class Clients:
             return use(model)
         finally:
             self._models.put(model)
-
-
-def keep_freed_memory() -> None:
-    """Let the C library keep the memory that one batch frees for the next, in one pool for all threads.
-
-    By default glibc returns large blocks to the system and gets them back page by page, which takes a fifth of a
-    round's time. The setting lasts as long as the process, so only the command line and our own worker processes call
-    this, never the library. It does nothing where the C library is not glibc.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        for option, value in ((M_ARENA_MAX, 1), (M_MMAP_THRESHOLD, 2**30), (M_TRIM_THRESHOLD, 2**31 - 1)):
-            mallopt(option, value)
 
 
 def resolve_device(wanted: str) -> str:
