@@ -8,11 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 
-from qccf.report.figures.style import new_figure, run_style
+from qccf.core.intervals import estimate
+from qccf.report.figures.builders import BAND, estimated
+from qccf.report.figures.chart import Chart, Panel
+from qccf.report.figures.drawing import save_chart
+from qccf.report.figures.style import Styles
 
 SIZE, CHANNELS = "federation.num_clients", "radio.num_channels"
+BEFORE = "before the run, all libraries loaded"
 
 
 def grown(results: pd.DataFrame) -> pd.DataFrame:
@@ -29,25 +33,22 @@ def grown(results: pd.DataFrame) -> pd.DataFrame:
     return table.assign(cells=results.groupby(["policy", SIZE, CHANNELS]).size()).reset_index()
 
 
-def draw(table: pd.DataFrame, out: Path) -> None:
-    figure, axes = new_figure(9.0, 3.6, 1, 2)
-    for k, (policy, mine) in enumerate(table.groupby("policy")):
-        _curve(axes[0], mine, "seconds", str(policy), k)
-        _curve(axes[1], mine, "peak_mib", str(policy), k)
-    axes[1].axhline(table["start_mib_median"].median(), color="0.4", ls=":")
-    for one in axes:
-        one.set(xscale="log", yscale="log", xlabel="clients")
-    axes[0].set(ylabel="time of a decision (s)", title="Time (line: median over cells, band: least to most)")
-    axes[1].set(ylabel="peak memory of a run (MiB)", title="Memory (dotted: before the run, all libraries loaded)")
-    axes[0].legend(fontsize=8)
-    figure.savefig(out)
-
-
-def _curve(axes: Axes, rows: pd.DataFrame, what: str, label: str, k: int) -> None:
-    colour, marker = run_style(label, k)
-    sizes = rows[SIZE]
-    axes.fill_between(sizes, rows[f"{what}_min"], rows[f"{what}_max"], color=colour, alpha=0.2, lw=0)
-    axes.plot(sizes, rows[f"{what}_median"], color=colour, marker=marker, ms=4, label=label)
+def growth_chart(results: pd.DataFrame) -> Chart:
+    """Time and memory against the number of clients, with the memory before the run as a dotted line."""
+    styles = Styles()
+    before_mib = float(results["start_memory_bytes"].median()) / 2**20
+    panels = []
+    for title, label, column, scale, references in (
+        ("(a) Time", "time per decision (s)", "decision_s", 1.0, ()),
+        ("(b) Memory", "peak memory of a run (MiB)", "peak_memory_bytes", 2.0**-20, ((before_mib, BEFORE),)),
+    ):
+        series = []
+        for policy, mine in results.groupby("policy"):
+            values = {float(size): group * scale for size, group in mine.groupby(SIZE)[column]}
+            estimates = [estimate(group) for group in values.values()]
+            series.append(estimated(str(policy), list(values), estimates, styles.policies[str(policy)]))
+        panels.append(Panel(title, "clients", label, tuple(series), x_log=True, y_log=True, references=references))
+    return Chart("growth", "Growth", BAND, tuple(panels), panel_size_inch=(4.5, 3.4))
 
 
 def show(table: pd.DataFrame) -> None:
@@ -74,10 +75,10 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/sweep-growth"))
     parser.add_argument("--out", type=Path, help="default growth.png in the folder")
     options = parser.parse_args()
-    table = grown(pd.read_parquet(options.folder / "results.parquet"))
-    show(table)
+    results = pd.read_parquet(options.folder / "results.parquet")
+    show(grown(results))
     out = options.out or options.folder / "growth.png"
-    draw(table, out)
+    save_chart(growth_chart(results), out)
     print(f"\nWritten: {out}")
 
 

@@ -201,53 +201,61 @@ def pictures() -> None:
 
     from qccf.core.contracts import Observation
     from qccf.devices.cost import compute_energy_j, slowest_frequency_hz, training_cycles
-    from qccf.report.figures.style import new_figure, run_style
-    from qccf.rounds.setup import build_policy
-    from qccf.rounds.sources import StatisticsModel
-    from qccf.runtimes.planner import plan
+    from qccf.policies.registry import build_policy
+    from qccf.report.figures.builders import BITS_LABEL, SIZES_LABEL, curves, grouped
+    from qccf.report.figures.chart import Chart, Panel, Series
+    from qccf.report.figures.drawing import save_chart
+    from qccf.report.figures.style import Styles
+    from qccf.runtimes.planner import StatisticsModel, plan
     from qccf.settings.loading import load_scenario
+
+    def save(key: str, *panels: Panel) -> None:
+        chart = Chart(key, "", "", panels, panel_size_inch=(4.5, 3.0))
+        save_chart(chart, ROOT / "docs" / "images" / f"{key}.svg")
 
     scenario = load_scenario("femnist", ["statistics.model=trace", "statistics.trace=growing-weights"])
     c = scenario.constants()
-    bits = np.arange(1, 11)
-    figure, axes = new_figure(9.0, 3.2, 1, 2)
+    bits = np.arange(1.0, 11.0)
+    speeds, energies = [], []
     for size, colour in ((900.0, "#56B4E9"), (1200.0, "#0072B2"), (1500.0, "#000000")):
         upload_s = (c.num_parameters * (bits + 1.0) + 32.0) / 100e6
         cycles = training_cycles(np.array([size]), c)
         frequency_hz = slowest_frequency_hz(cycles, upload_s, c)
         seen = np.isfinite(frequency_hz)
         energy_j = compute_energy_j(cycles, frequency_hz, c) + c.transmit_power_w * upload_s
-        axes[0].plot(bits[seen], frequency_hz[seen] / 1e6, color=colour, marker="o", ms=4, label=f"{size:g} samples")
-        axes[1].plot(bits[seen], energy_j[seen] * 1e3, color=colour, marker="o", ms=4)
-    axes[0].axhline(c.frequency_max_hz / 1e6, color="0.4", ls=":")
-    axes[0].set(
-        xlabel="bits a parameter", ylabel="slowest CPU in time (MHz)", title="More bits leave less time to compute"
+        name = f"{size:g} samples"
+        speeds.append(Series(name, bits[seen], frequency_hz[seen] / 1e6, colour, "o"))
+        energies.append(Series(name, bits[seen], energy_j[seen] * 1e3, colour, "o"))
+    limit = ((c.frequency_max_hz / 1e6, "highest frequency"),)
+    save(
+        "idea-deadline",
+        Panel(
+            "More bits leave less time to compute",
+            "bits per parameter",
+            "lowest CPU frequency in time (MHz)",
+            tuple(speeds),
+            references=limit,
+        ),
+        Panel("A faster CPU needs more energy", "bits per parameter", "energy of the client (mJ)", tuple(energies)),
     )
-    axes[1].set(xlabel="bits a parameter", ylabel="energy of the client (mJ)", title="… and a faster CPU costs energy")
-    axes[0].legend(fontsize=8)
-    figure.savefig(ROOT / "docs" / "images" / "idea-deadline.svg", metadata={"Date": None})
 
-    figure, axes = new_figure(9.0, 3.2, 1, 2)
     sizes = np.linspace(600.0, 1800.0, 10)
-    statistics = StatisticsModel(scenario, sizes).known(50)
+    statistics = StatisticsModel(scenario).at(50, sizes)[0]
     links = [Observation(np.full((10, 10), rate_bps), statistics) for rate_bps in np.arange(80e6, 151e6, 1e6)]
     runs = plan(scenario, ["qccf", "same-size"], 8)
+    styles = Styles(runs)
+    chosen = []
     for name in ("qccf", "same-size"):
-        colour, marker = run_style(name)
-        mean = np.mean([run.by_round("num_bits").mean(axis=1) for run in runs if run.policy == name], axis=0)
-        axes[0].plot(np.arange(1, len(mean) + 1), mean, color=colour, marker=marker, markevery=10, ms=4, label=name)
         policy = build_policy(name, scenario)
         state = policy.init(statistics) | {"quantization_queue": 3.0}
-        chosen = [policy.decide(state, link, np.random.default_rng(0)).num_bits for link in links]
-        axes[1].plot(sizes, np.mean(chosen, axis=0), color=colour, marker=marker, ms=5, label=name)
-    axes[0].set(xlabel="round", ylabel="mean bits a parameter", title="Bits rise as training converges")
-    axes[1].set(
-        xlabel="samples of a client",
-        ylabel="bits a parameter",
-        title="… and fall with a client's data, all links alike",
+        mean = np.mean([policy.decide(state, link, np.random.default_rng(0)).num_bits for link in links], axis=0)
+        chosen.append(Series(name, sizes, mean, *styles.policies[name]))
+    over_rounds = curves(grouped(runs), lambda run: run.mean_bits, styles)
+    save(
+        "idea-bits",
+        Panel("Bits rise as training converges", "round", BITS_LABEL, over_rounds, integers=True),
+        Panel("Bits fall with the data of a client, all links alike", SIZES_LABEL, BITS_LABEL, tuple(chosen)),
     )
-    axes[0].legend(fontsize=8)
-    figure.savefig(ROOT / "docs" / "images" / "idea-bits.svg", metadata={"Date": None})
 
 
 DOCUMENTS = {"paper-map.md": paper_map, "cli.md": command_line, "settings.md": settings}

@@ -73,6 +73,15 @@ def cut_run(run: Run, rounds: int) -> Run:
     return replace(run, round_columns=kept, client_columns={n: c[early] for n, c in run.client_columns.items()})
 
 
+def first_rounds(run: Run, rounds: int) -> Run:
+    """The run as it was after that many rounds."""
+    tables = (
+        {name: column[columns["round"] < rounds] for name, column in columns.items()}
+        for columns in (run.round_columns, run.client_columns)
+    )
+    return replace(run, **dict(zip(("round_columns", "client_columns"), tables, strict=True)))
+
+
 @cache
 def made_scenario(beta: float, weight: float) -> Scenario:
     return load_scenario(

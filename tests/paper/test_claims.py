@@ -1,4 +1,4 @@
-"""Verdicts on made-up ledgers: every claim holds where the world is as claimed, and none where it is reversed."""
+"""Verdicts on made-up runs: every claim holds where the runs are as claimed, and none where they are reversed."""
 
 import math
 from dataclasses import replace
@@ -8,11 +8,11 @@ import pytest
 
 from qccf.core.intervals import Estimate
 from qccf.paper.claims import CLAIMS, Judged, judge
-from qccf.paper.diagnosis import evidence, lacking, read_notes
+from qccf.paper.diagnosis import evidence, not_confirmed, read_notes
 from qccf.paper.families import Family, setting_of
-from qccf.paper.findings import energy_saved_to, rounds_ahead, rounds_to, target_accuracies
+from qccf.paper.findings import energy_saved_to_target, rounds_ahead, rounds_to, target_accuracies
 from qccf.paper.verdicts import combined, direction, equivalence, magnitude, ordering
-from tests.helpers.made_runs import AS_CLAIMED, REVERSED, ROUNDS, SEEDS, cut_run, made_family, made_record
+from tests.helpers.made_runs import AS_CLAIMED, REVERSED, ROUNDS, SEEDS, first_rounds, made_family, made_record
 
 KEYS = [claim.key for claim in CLAIMS]
 
@@ -22,7 +22,7 @@ def verdicts(family: Family) -> dict[str, Judged]:
 
 
 def world(**changes: dict) -> dict[str, dict]:
-    """As claimed, but for what is said of a policy; `same_size` stands for same-size."""
+    """As claimed, with changes per policy; `same_size` stands for same-size."""
     changed = {name.replace("_", "-"): truth for name, truth in changes.items()}
     return {name: truth | changed.get(name, {}) for name, truth in AS_CLAIMED.items()}
 
@@ -103,7 +103,7 @@ def test_orderings_and_claims() -> None:
     assert combined(["not settled", "not settled"]) == combined([]) == "not measurable"
 
 
-def test_one_policy_answers_for_itself_and_one_seed_for_nothing() -> None:
+def test_one_policy_alone_and_one_seed_alone() -> None:
     mine = {"weights": "holds", "flat": "holds", "beta": "partly", "bits-rounds": "partly", "bits-sizes": "partly"}
     lonely = verdicts(made_family({"qccf": AS_CLAIMED["qccf"]}))
     assert {key: one.verdict for key, one in lonely.items()} == dict.fromkeys(KEYS, "not measurable") | mine
@@ -184,7 +184,7 @@ def test_targets_are_a_seeds_own() -> None:
     assert rounds_to(run, math.nan) is None
 
 
-def test_who_never_gets_there_is_not_flattered() -> None:
+def test_a_run_that_never_reaches_the_target_gains_nothing() -> None:
     quick, slow, cheap = (
         made_record("qccf", 0, speed=0.12),
         made_record("qccf", 0, speed=0.02),
@@ -195,13 +195,13 @@ def test_who_never_gets_there_is_not_flattered() -> None:
     assert rounds_ahead(slow, quick, 0.7) == ROUNDS + 1 - first
     assert rounds_ahead(quick, slow, 0.7) == first - ROUNDS - 1
     assert math.isnan(rounds_ahead(slow, slow, 0.7))
-    assert energy_saved_to(slow, quick, 0.7) == pytest.approx(1 - quick.energy_j[first - 1] / slow.energy_j[-1])
-    assert energy_saved_to(quick, cheap, 0.7) == 0.0, "cheap, and never there"
-    assert energy_saved_to(quick, slow, 0.7) < 0.0
-    assert math.isnan(energy_saved_to(slow, cheap, 0.7))
+    assert energy_saved_to_target(slow, quick, 0.7) == pytest.approx(1 - quick.energy_j[first - 1] / slow.energy_j[-1])
+    assert energy_saved_to_target(quick, cheap, 0.7) == 0.0, "cheap, but it never reaches the target"
+    assert energy_saved_to_target(quick, slow, 0.7) < 0.0
+    assert math.isnan(energy_saved_to_target(slow, cheap, 0.7))
 
 
-def test_seeds_on_which_a_policy_never_gets_there_are_counted() -> None:
+def test_seeds_on_which_a_policy_never_reaches_the_target_are_counted() -> None:
     records = [
         made_record("same-size", r.seed, beta=setting_of(r).beta, **AS_CLAIMED["same-size"] | {"ceiling": 0.5})
         if r.policy == "same-size" and r.seed < 2
@@ -214,10 +214,8 @@ def test_seeds_on_which_a_policy_never_gets_there_are_counted() -> None:
 
 
 def test_without_accuracies_only_what_needs_them_is_not_measurable() -> None:
-    blind = [
-        replace(r, round_columns=r.round_columns | {"test_accuracy": np.full(ROUNDS, np.nan)})
-        for r in made_family(AS_CLAIMED).records
-    ]
+    unknown = {"test_accuracy": np.full(ROUNDS, np.nan)}
+    blind = [replace(r, round_columns=r.round_columns | unknown) for r in made_family(AS_CLAIMED).records]
     judged = verdicts(Family(tuple(blind)))
     for key in ("fastest", "least-energy-to-target", "flat"):
         assert judged[key].verdict == "not measurable", key
@@ -231,7 +229,7 @@ def test_runs_that_have_not_ended_are_not_judged() -> None:
     """Half of a baseline's rounds cost half of its energy, which is no advantage."""
     records = []
     for r in made_family(AS_CLAIMED).records:
-        half = replace(cut_run(r, ROUNDS // 2), summary=r.summary | {"finished": False})
+        half = replace(first_rounds(r, ROUNDS // 2), summary=r.summary | {"finished": False})
         records.append(half if r.policy == "principle" and r.seed == 0 else r)
     one = verdicts(Family(tuple(records)))["saves-principle"]
     assert one.verdict == "holds"
@@ -271,7 +269,7 @@ def test_a_relation_to_sizes_is_not_hidden_by_bits_that_rise_for_all() -> None:
 def test_the_same_lead_on_every_seed_still_has_an_interval() -> None:
     """Rounds are counted: equal counts on three seeds do not make an interval of no width."""
     alike = [
-        replace(made_record(policy, 0, speed=speed), summary=made_record(policy, seed).summary)
+        replace(made_record(policy, 0, speed=speed), scenario=made_record(policy, seed).scenario)
         for seed in range(3)
         for policy, speed in (("qccf", 0.12), ("same-size", 0.1))
     ]
@@ -297,12 +295,12 @@ def test_flat_is_asked_of_every_smaller_v() -> None:
     ]
 
 
-def test_an_advantage_that_lacks_comes_with_its_numbers() -> None:
+def test_an_advantage_that_is_not_confirmed_comes_with_its_numbers() -> None:
     judged = judge(made_family(world(principle={"energy": 0.8}, qccf={"rise": 0.0, "noise": 0.0})))
     assert next(one for one in judged if one.claim.key == "bits-rounds").verdict == "partly", (
         "a claim, but no advantage"
     )
-    missing = {one.claim.key: one for one in lacking(judged)}
+    missing = {one.claim.key: one for one in not_confirmed(judged)}
     assert set(missing) == {"least-energy", "saves-principle"}, "to the target it never gets"
     sentences = evidence(missing["least-energy"])
     assert [sentence.partition(":")[0] for sentence in sentences] == ["β = 150, principle", "β = 300, principle"]

@@ -85,9 +85,10 @@ def compare_command(options: argparse.Namespace) -> int:
 def _print_results(console: "Console", out: Path, jobs: "Sequence[TrainingJob]") -> None:
     """Read the runs back, write their figures and summaries, print the table."""
     from qccf.cli.tables import results_table
-    from qccf.core.files import write_text_whole, write_whole
+    from qccf.core.files import write_text_whole
     from qccf.jobs.training import cached_dataset
-    from qccf.report.figures.run import run_figures
+    from qccf.report.figures.drawing import save_chart
+    from qccf.report.figures.run import run_charts
     from qccf.rounds.run import run_labels
     from qccf.rounds.run_folder import read_run
 
@@ -96,8 +97,8 @@ def _print_results(console: "Console", out: Path, jobs: "Sequence[TrainingJob]")
     runs = [read_run(job.folder) for job in jobs]
     summaries = [run.summary for run in runs]
     write_text_whole(out / "summary.json", json.dumps(summaries, indent=2) + "\n")
-    for name, figure in run_figures(runs, scenario, dataset).items():
-        write_whole(out / "figures" / f"{name}.png", figure.savefig)
+    for chart in run_charts(runs, dataset):
+        save_chart(chart, out / "figures" / f"{chart.key}.png")
     seeds = len({run.seed for run in runs})
     title = f"{dataset.name}, {scenario.federation.rounds} rounds, {seeds} seed{'s' * (seeds > 1)}"
     console.print(results_table(title, run_labels(runs), summaries))

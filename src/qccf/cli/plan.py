@@ -45,7 +45,7 @@ def plan_command(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from qccf.cli.tables import plan_table
-    from qccf.core.files import require_writable, write_text_whole, write_whole
+    from qccf.core.files import require_writable, write_text_whole
     from qccf.policies.registry import POLICIES
     from qccf.rounds.run_folder import read_run
     from qccf.rounds.setup import check_scenario
@@ -83,12 +83,13 @@ def plan_command(options: argparse.Namespace) -> int:
     write_text_whole(out / "plan.json", json.dumps(report, default=str) + "\n")
     written = [out / "plan.json"]
     try:
-        from qccf.report.figures.plan import plan_figure
+        from qccf.report.figures.drawing import save_chart
+        from qccf.report.figures.plan import plan_chart
     except ImportError:
         print("qccf: no figure, because matplotlib is missing: pip install 'qccf[plot]'", file=sys.stderr)
     else:
-        figure = plan_figure(runs, focus="qccf" if "qccf" in policies else policies[0])
-        write_whole(out / "plan.png", lambda path: figure.savefig(path))
+        chart = plan_chart(runs, focus="qccf" if "qccf" in policies else policies[0])
+        save_chart(chart, out / "plan.png")
         written.append(out / "plan.png")
     if options.json:
         print(json.dumps(report, default=str))

@@ -15,7 +15,7 @@ from qccf.core.errors import QccfError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from qccf.report.page.build import Manifest, Report
+    from qccf.report.page.build import Manifest, ReportPage
 
 MANIFEST = "reproduction.json"
 
@@ -115,7 +115,7 @@ def _merge_manifests(manifests: "Sequence[Manifest]") -> "Manifest":
     )
 
 
-def write_report(out: Path, found: Found, manifest: "Manifest", *, notes: Sequence[Path]) -> "Report":
+def write_report(out: Path, found: Found, manifest: "Manifest", *, notes: Sequence[Path]) -> "ReportPage":
     """Write the page, and its figures into the folder `figures` beside it; `notes` that do not exist are skipped."""
     from qccf.core.files import write_text_whole, write_whole
     from qccf.paper.families import read_study
@@ -135,7 +135,7 @@ def _write_bytes(data: bytes, path: Path) -> None:
     path.write_bytes(data)
 
 
-def print_verdicts(console: "Console", report: "Report", out: Path) -> None:
+def print_verdicts(console: "Console", report: "ReportPage", out: Path) -> None:
     """One line per claim, the totals, and where the page is."""
     for one in report.judged:
         console.print(f"{one.verdict:>15}  {one.family.title}: {one.claim.words}", soft_wrap=True, highlight=False)

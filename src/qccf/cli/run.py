@@ -28,10 +28,11 @@ def run_command(options: argparse.Namespace) -> int:
 
     from qccf.cli.round_view import round_view
     from qccf.cli.tables import results_table
-    from qccf.core.files import require_writable, write_whole
+    from qccf.core.files import require_writable
     from qccf.jobs.names import file_name
     from qccf.learning.datasets import data_folder, load_dataset
-    from qccf.report.figures.run import run_figures
+    from qccf.report.figures.drawing import save_chart
+    from qccf.report.figures.run import run_charts
     from qccf.rounds.setup import check_scenario
     from qccf.runtimes.simulator import resolved_scenario, simulate
     from qccf.settings.loading import load_scenario
@@ -62,8 +63,8 @@ def run_command(options: argparse.Namespace) -> int:
             callbacks=callbacks,
             warn=warn,
         )
-    for figure_name, figure in run_figures([run], scenario, dataset).items():
-        write_whole(out / "figures" / f"{figure_name}.png", figure.savefig)
+    for chart in run_charts([run], dataset):
+        save_chart(chart, out / "figures" / f"{chart.key}.png")
     console.print(results_table(f"{dataset.name}, {run.summary['rounds']} rounds", [run.policy], [run.summary]))
     if dataset.synthetic:
         console.print(f"Data: {dataset.source}.", style="yellow")

@@ -1,6 +1,6 @@
-"""What the paper claims, as data, and how each claim fares.
+"""The claims of the paper as data, and their verdicts.
 
-Each claim has one function from the runs of a task to findings (`qccf.paper.findings`), one for each part of it.
+Each claim has a function that returns one finding per part of the claim (`qccf.paper.findings`).
 
 Paper: Section VI and the contributions in Section I.
 """
@@ -18,7 +18,7 @@ from qccf.settings.schema import PAPERS_CODEC
 
 @dataclass(frozen=True)
 class Claim:
-    """`measure` gets the runs of one task; `paper` is the number that the paper gives, where it does."""
+    """`measure` gets the runs of one task; `paper` is the paper's number, empty if it gives none."""
 
     key: str
     words: str
@@ -31,7 +31,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim set against the runs of one task: `family` are those that it was judged by."""
+    """A claim with its findings; `family` are the runs that judge it."""
 
     claim: Claim
     family: Family
@@ -43,23 +43,24 @@ class Judged:
 
 
 def judge(family: Family) -> list[Judged]:
-    """Every claim, by the runs that have come to their end; of several codecs, by the paper's."""
-    ended = [record for record in family.records if record.finished]
-    if len({record.codec for record in ended}) > 1:
-        ended = [record for record in ended if record.codec == PAPERS_CODEC]
+    """Judge every claim by the finished runs; where there are several codecs, by those with the paper's codec."""
+    finished = [run for run in family.records if run.finished]
+    if len({run.codec for run in finished}) > 1:
+        finished = [run for run in finished if run.codec == PAPERS_CODEC]
     missing = (Finding("", MISSING, "not measurable"),)
-    if not ended:
+    if not finished:
         return [Judged(claim, family, missing) for claim in CLAIMS]
-    judged = replace(family, records=tuple(ended))
+    judged = replace(family, records=tuple(finished))
     return [Judged(claim, judged, tuple(claim.measure(judged)) or missing) for claim in CLAIMS]
 
 
 _TARGET_RULE = (
-    f"The target of a seed is {TARGET:.0%} of the best final accuracy that a policy has on it, and is reached when the "
-    "mean of three evaluations is there. "
+    f"The target of a seed is {TARGET:.0%} of the best final accuracy of any policy on this seed. A run reaches it "
+    "when the mean of three evaluations does. "
 )
 _SAVING_RULE = (
-    "Magnitude, at each β that was run, for the paper does not say at which. Accumulated energy after the last round."
+    "Magnitude, at each β that was run, because the paper does not say at which. Accumulated energy after the last "
+    "round."
 )
 
 CLAIMS: tuple[Claim, ...] = (
@@ -70,8 +71,8 @@ CLAIMS: tuple[Claim, ...] = (
         "",
         "policies",
         partial(measured.to_target, lead=measured.rounds_ahead, quantity=ROUNDS),
-        f"Ordering. {_TARGET_RULE}Who never gets there counts as one round after the last; seeds on which neither does "
-        "are left out.",
+        f"Ordering. {_TARGET_RULE}A run that never reaches it counts as one round after its last; seeds on which "
+        "neither run reaches it are left out.",
     ),
     Claim(
         "least-energy",
@@ -88,9 +89,9 @@ CLAIMS: tuple[Claim, ...] = (
         "Figs. 3, 4",
         "",
         "efficiency",
-        partial(measured.to_target, lead=measured.energy_saved_to, quantity=ENERGY),
-        f"Ordering. {_TARGET_RULE}A baseline that never gets there counts with all it has spent, which favours the "
-        "baseline; QCCF, where it never gets there, saves nothing.",
+        partial(measured.to_target, lead=measured.energy_saved_to_target, quantity=ENERGY),
+        f"Ordering. {_TARGET_RULE}A baseline that never reaches it counts with all the energy that it spent, which "
+        "favours the baseline; QCCF saves nothing where it never reaches it.",
     ),
     Claim(
         "saves-principle",
@@ -116,7 +117,7 @@ CLAIMS: tuple[Claim, ...] = (
         "Figs. 3, 4 (b) against (d)",
         "",
         "policies",
-        measured.more_uneven,
+        measured.energy_over_beta,
         "Change of energy from the lowest β to the highest: direction for same-size and principle, equivalence for "
         "QCCF.",
     ),
@@ -128,7 +129,7 @@ CLAIMS: tuple[Claim, ...] = (
         "lost",
         measured.late_slowdown,
         "Three directions: accuracy gained in the last third of the rounds, below QCCF's; rank correlations of lost "
-        "uploads with the round, and within a round with the dataset size, above 0. Where no upload is lost, none "
+        "uploads with the round, and within a round with the dataset size, above 0. If no upload is lost, none of them "
         "holds.",
     ),
     Claim(
@@ -156,7 +157,7 @@ CLAIMS: tuple[Claim, ...] = (
         "",
         "bits",
         partial(
-            measured.relations,
+            measured.correlations,
             "bits ~ round",
             {"principle": 1, "same-size": 1, "qccf": 1, "channel-allocate": 0},
             measured.bits_over_rounds,
@@ -171,7 +172,7 @@ CLAIMS: tuple[Claim, ...] = (
         "",
         "bits",
         partial(
-            measured.relations,
+            measured.correlations,
             "bits ~ D",
             {"channel-allocate": -1, "qccf": -1, "same-size": 0, "principle": 1},
             measured.bits_over_sizes,
@@ -186,6 +187,6 @@ CLAIMS: tuple[Claim, ...] = (
         "",
         "bits",
         measured.final_bits,
-        "Ordering of mean bits in the last tenth of the rounds, against the two that the paper names.",
+        "Ordering of mean bits in the last tenth of the rounds, against the two policies that the paper names.",
     ),
 )

@@ -1,4 +1,4 @@
-"""The claims as data: one row for each number that a verdict rests on."""
+"""The claims as a table: one row per number that a verdict uses."""
 
 import csv
 import io
@@ -10,11 +10,11 @@ COLUMNS = (
     "data", "claim", "words", "paper", "paper_value", "part", "against", "quantity", "unit", "mean", "low", "high",
     "seeds", "answer", "verdict", "figure",
 )  # fmt: skip
-"""`answer` is on the number, `verdict` on the whole claim; `low` to `high` is a 95 % interval, empty with one seed."""
+"""`answer` judges the number, `verdict` the whole claim; `low` to `high` is a 95 % interval, empty with one seed."""
 
 
 def claims_to_csv(judged: Sequence[tuple[Judged, str]]) -> str:
-    """Each claim with the key of the figure that shows it."""
+    """The table of claims, each given with the key of its figure."""
     buffer = io.StringIO()
     table = csv.writer(buffer, lineterminator="\n")
     table.writerow(COLUMNS)

@@ -1,8 +1,8 @@
-"""Where QCCF's advantage does not appear: what the runs show of it, and what somebody has found out about the cause.
+"""Why QCCF's advantage does not appear: the numbers of the runs, and the cause as somebody wrote it down.
 
-The numbers are ours to give. The cause (a fault of ours, a baseline too strong or too weak, the claim) takes thought:
-it is written by hand in `diagnosis.md` beside the runs. Each of its sections names the claim, the dataset and the
-verdict that it explains, so that the page can tell when the runs have moved on:
+The numbers are computed. The cause (our own error, a baseline too strong or too weak, the claim itself) is written by
+hand in `diagnosis.md` beside the runs. Each of its sections names the claim, the dataset and the verdict that it
+explains, so that the page can warn when the verdict has changed:
 
     ## least-energy, emnist: does not hold
     **The claim.** Principle stays at three bits …
@@ -24,14 +24,14 @@ ADVANTAGES = ("fastest", "least-energy", "least-energy-to-target", "saves-princi
 
 @dataclass(frozen=True)
 class Note:
-    """What was written about one claim on one dataset, and the verdict that it was written for."""
+    """The cause written down for one claim on one dataset, and the verdict at that time."""
 
     verdict: str
     text: str
 
 
 def read_notes(text: str) -> dict[tuple[str, str], Note]:
-    """The sections of a diagnosis by claim and dataset; other sections and what stands before them are not ours."""
+    """The sections of a diagnosis by claim and dataset; other text is ignored."""
     notes = {}
     for section in re.split(r"(?m)^## ", text)[1:]:
         heading, _, body = section.partition("\n")
@@ -40,18 +40,18 @@ def read_notes(text: str) -> dict[tuple[str, str], Note]:
     return notes
 
 
-def lacking(judged: Sequence[Judged]) -> list[Judged]:
-    """The claims of an advantage that the runs do not bear out in full, but speak of."""
+def not_confirmed(judged: Sequence[Judged]) -> list[Judged]:
+    """The claimed advantages that hold only partly or not at all."""
     return [one for one in judged if one.claim.key in ADVANTAGES and one.verdict in ("partly", "does not hold")]
 
 
 def unsettled(judged: Sequence[Judged]) -> list[Judged]:
-    """The claims of an advantage of which no part is settled."""
+    """The claimed advantages of which no part is settled."""
     return [one for one in judged if one.claim.key in ADVANTAGES and one.verdict == "not measurable"]
 
 
 def evidence(one: Judged) -> list[str]:
-    """For each baseline that QCCF is not ahead of: what it does otherwise, in numbers."""
+    """The numbers of each baseline that QCCF does not beat, one sentence per baseline."""
     return [
         f"{finding.setting.beta_label}, {rival}: {_compared(one.family, finding.setting, rival)}"
         for finding in one.findings
@@ -62,15 +62,15 @@ def evidence(one: Judged) -> list[str]:
 
 def _compared(family: Family, setting: Setting, rival: str) -> str:
     pairs = family.paired((setting, rival), (setting, "qccf"))
-    more = estimate(float(theirs.energy_j[-1] / ours.energy_j[-1] - 1.0) for theirs, ours in pairs)
-    better = estimate(theirs.final_accuracy() - ours.final_accuracy() for theirs, ours in pairs)
+    energy = estimate(float(theirs.energy_j[-1] / ours.energy_j[-1] - 1.0) for theirs, ours in pairs)
+    accuracy = estimate(theirs.final_accuracy() - ours.final_accuracy() for theirs, ours in pairs)
     runs = {name: family.of(setting, name) for name in (rival, "qccf")}
     bits, computing, lost = (
-        [estimate(of(record) for record in mine).mean for mine in runs.values()]
+        [estimate(of(run) for run in mine).mean for mine in runs.values()]
         for of in (Run.mean_upload_bits, Run.computing_share, Run.missed_share)
     )
     return (
-        f"energy {ENERGY.shown(more)}, final accuracy {ACCURACY.shown(better)} against QCCF; {bits[0]:.2f} bits "
+        f"energy {ENERGY.shown(energy)}, final accuracy {ACCURACY.shown(accuracy)} against QCCF; {bits[0]:.2f} bits "
         f"(QCCF {bits[1]:.2f}), {computing[0]:.0%} of its energy for computing (QCCF {computing[1]:.0%}), "
         f"{lost[0]:.1%} of its uploads late (QCCF {lost[1]:.1%})"
     )

@@ -1,7 +1,7 @@
-"""What our runs say to a claim of the paper: findings, one for each part of it.
+"""Measures the claims of the paper on our runs: one finding per part of a claim.
 
-A part is judged by one of the rules in `qccf.paper.verdicts`. Every number is measured seed by seed (a seed is a cell,
-its fading and its data); where two runs are compared, it is their difference on the same seed.
+One of the rules in `qccf.paper.verdicts` judges each part. Every number is measured per seed (a seed determines the
+cell, its fading and its data). Where two runs are compared, the number is their difference on the same seed.
 """
 
 from collections.abc import Callable
@@ -33,15 +33,15 @@ from qccf.rounds.run import Run
 BASELINES = ("same-size", "principle", "channel-allocate", "no-quantization")
 PAPERS_SAVINGS = {"principle": 0.4821, "same-size": 0.3542}
 FLAT_UP_TO = {"femnist": 100.0, "cifar10": 10.0}
-"""The V up to which the paper finds accuracy flat."""
+"""The largest V up to which the paper finds that accuracy is flat."""
 TARGET = 0.95
-"""A seed's target accuracy is this part of the best final accuracy that a policy reaches on it."""
+"""The target accuracy of a seed, as a share of the best final accuracy that a policy reaches on this seed."""
 MISSING = "nothing to compare"
 
 
 @dataclass(frozen=True)
 class Measure:
-    """One number of a part, `against` a rival where there are several."""
+    """One number of a part, compared with the policy `against` where there are several."""
 
     against: str
     quantity: Quantity
@@ -51,7 +51,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Finding:
-    """One part of a claim: what was measured, in words and as numbers, and whether it agrees."""
+    """One part of a claim: the measurement in words and as numbers, and the verdict."""
 
     part: str
     value: str
@@ -59,37 +59,42 @@ class Finding:
     measures: tuple[Measure, ...] = ()
     setting: Setting | None = None
     rivals: tuple[str, ...] = ()
-    """The baselines that QCCF is not shown to be ahead of, or not by as much as claimed."""
+    """The baselines that QCCF does not beat, or not by as much as claimed."""
+
+    def seeds_note(self, seeds: int) -> str:
+        """Which numbers come from fewer seeds than there are, for the page."""
+        counts = sorted({m.estimate.count for m in self.measures if 0 < m.estimate.count < seeds})
+        return f" ({' or '.join(map(str, counts))} of {seeds} seeds)" if counts else ""
 
 
-def rounds_to(record: Run, target: float) -> int | None:
-    """The first round after which the mean of the last three evaluations reaches the target; None if none does."""
-    reached = np.flatnonzero(_smoothed(record.accuracy) >= target)
+def rounds_to(run: Run, target: float) -> int | None:
+    """The first round at which the mean of the last three evaluations reaches the target; None if there is none."""
+    reached = np.flatnonzero(_smoothed(run.accuracy) >= target)
     return int(reached[0]) + 1 if len(reached) else None
 
 
 def target_accuracies(family: Family, setting: Setting) -> dict[int, float]:
-    """For each seed, the same for every policy."""
+    """The target accuracy of each seed, the same for every policy."""
     best: dict[int, float] = {}
-    for record in family.records:
-        if setting_of(record) == setting:
-            best[record.seed] = float(np.fmax(best.get(record.seed, np.nan), record.final_accuracy()))
+    for run in family.records:
+        if setting_of(run) == setting:
+            best[run.seed] = float(np.fmax(best.get(run.seed, np.nan), run.final_accuracy()))
     return {seed: TARGET * accuracy for seed, accuracy in best.items()}
 
 
 def rounds_ahead(theirs: Run, ours: Run, target: float) -> float:
-    """By how many rounds we are there first. Who never gets there counts as one round after the last."""
+    """How many rounds earlier QCCF reaches the target. Never reached counts as one round after the last."""
     a, b = rounds_to(theirs, target), rounds_to(ours, target)
     if a is None and b is None:
         return np.nan
     return float((a or len(theirs.rounds) + 1) - (b or len(ours.rounds) + 1))
 
 
-def energy_saved_to(theirs: Run, ours: Run, target: float) -> float:
-    """The part of their energy that we save on the way there.
+def energy_saved_to_target(theirs: Run, ours: Run, target: float) -> float:
+    """The share of the baseline's energy that QCCF saves until it reaches the target.
 
-    A baseline that never gets there has spent at least all its energy, and that is what counts. If we never get there,
-    we save nothing, however little was spent.
+    A baseline that never reaches the target counts with all the energy that it spent. If QCCF never reaches it, QCCF
+    saves nothing, however little it spent.
     """
     a, b = rounds_to(theirs, target), rounds_to(ours, target)
     if a is None and b is None:
@@ -99,12 +104,12 @@ def energy_saved_to(theirs: Run, ours: Run, target: float) -> float:
 
 
 def energy_saved(theirs: Run, ours: Run) -> float:
-    """The part of their energy that we save over all rounds."""
+    """The share of the baseline's energy that QCCF saves over all rounds."""
     return float(1.0 - ours.energy_j[-1] / theirs.energy_j[-1])
 
 
 def _smoothed(accuracy: FloatArray) -> FloatArray:
-    """The mean of the last three rounds; a round without an evaluation has the last one's, NaN before the first."""
+    """The mean of the last three rounds. A round without an evaluation takes the previous value, if there is one."""
     held = accuracy[np.maximum.accumulate(np.where(np.isfinite(accuracy), np.arange(len(accuracy)), 0))]
     return np.array([held[max(0, n - 2) : n + 1].mean() for n in range(len(held))])
 
@@ -112,7 +117,7 @@ def _smoothed(accuracy: FloatArray) -> FloatArray:
 def _against(
     family: Family, a: tuple[Setting, str], b: tuple[Setting, str], difference: Callable[[Run, Run], float]
 ) -> Estimate:
-    """`difference(run of a, run of b)`, seed by seed."""
+    """The estimate of `difference(run of a, run of b)` over the seeds."""
     return estimate(difference(x, y) for x, y in family.paired(a, b))
 
 
@@ -124,7 +129,7 @@ def _found(part: str, e: Estimate, quantity: Quantity, answer: Answer, note: str
 def _ahead(
     setting: Setting, leads: dict[str, Estimate], quantity: Quantity, before: str = "", after: str = ""
 ) -> Finding:
-    """One part, an ordering: `leads` says by how much each rival is behind."""
+    """One part that is an ordering; `leads` are the leads over each rival."""
     if not any(e.count for e in leads.values()):
         return Finding(setting.beta_label, MISSING, "not measurable")
     answers = {name: direction(e, 1, quantity.margin) for name, e in leads.items()}
@@ -146,23 +151,23 @@ def to_target(family: Family, lead: Callable[[Run, Run, float], float], quantity
             )
             for name in BASELINES
         }
-        took = [rounds_to(record, targets[record.seed]) for record in family.of(setting, "qccf")]
+        took = [rounds_to(run, targets[run.seed]) for run in family.of(setting, "qccf")]
         ours = estimate(float(rounds) for rounds in took if rounds is not None)
-        lead_words = "ahead of" if quantity is ROUNDS else "on the way it saves, against"
-        before = f"QCCF is at {np.mean(list(targets.values())):.1%} after {ours.shown('.1f')} rounds; {lead_words}: "
-        findings.append(_ahead(setting, leads, quantity, before, _never(family, setting, targets)))
+        lead_words = "rounds ahead of" if quantity is ROUNDS else "energy saved until then, against"
+        before = f"QCCF reaches {np.mean(list(targets.values())):.1%} after {ours.shown('.1f')} rounds; {lead_words}: "
+        findings.append(_ahead(setting, leads, quantity, before, _unreached(family, setting, targets)))
     return findings
 
 
-def _never(family: Family, setting: Setting, targets: dict[int, float]) -> str:
-    """Who does not reach the target, and on how many seeds."""
+def _unreached(family: Family, setting: Setting, targets: dict[int, float]) -> str:
+    """The policies that do not reach the target, and on how many seeds."""
     parts = []
     for name in family.labels(setting):
         runs = family.of(setting, name)
-        missing = sum(rounds_to(record, targets[record.seed]) is None for record in runs)
+        missing = sum(rounds_to(run, targets[run.seed]) is None for run in runs)
         if missing:
             parts.append(f"{name} on {missing} of {len(runs)} seeds")
-    return f". Never there: {', '.join(parts)}" if parts else ""
+    return f". Never reached: {', '.join(parts)}" if parts else ""
 
 
 def least_energy(family: Family) -> list[Finding]:
@@ -195,8 +200,8 @@ def _compared(e: Estimate, papers: float) -> str:
     return ", too wide to confirm the paper's"
 
 
-def more_uneven(family: Family) -> list[Finding]:
-    """From the lowest to the highest β at the same V."""
+def energy_over_beta(family: Family) -> list[Finding]:
+    """The change of energy from the lowest to the highest β at the same V."""
     findings = []
     settings = family.comparisons()
     for weight in sorted({s.energy_weight for s in settings}):
@@ -222,7 +227,7 @@ def late_slowdown(family: Family) -> list[Finding]:
         over_rounds = estimate(relation(_column(r.rounds, "round"), _column(r.rounds, "missed")) for r in runs)
         over_sizes = estimate(_relation_to_sizes(r, "missed", varying_only=True) for r in runs)
         lost = any(r.missed_share() for r in runs)
-        note = "" if lost else ", none is lost"
+        note = "" if lost else ", no upload is lost"
         for part, e, quantity, sign, more in (
             ("gain in the last third, minus QCCF's", gain, ACCURACY, -1, "" if lost else ", but no upload is lost"),
             ("lost uploads ~ round", over_rounds, CORRELATION, 1, note),
@@ -230,13 +235,13 @@ def late_slowdown(family: Family) -> list[Finding]:
         ):
             answer = direction(e, sign, quantity.margin)
             if e.known and not lost:
-                answer = "does not hold"  # whatever it learns late, it is not for that reason
+                answer = "does not hold"  # lost uploads cannot be the reason
             findings.append(_found(f"{setting.beta_label}: {part}", e, quantity, answer, more))
     return findings
 
 
-def _last_third_gain(record: Run) -> float:
-    smooth = _smoothed(record.accuracy)
+def _last_third_gain(run: Run) -> float:
+    smooth = _smoothed(run.accuracy)
     return float(smooth[-1] - smooth[-max(1, len(smooth) // 3) - 1]) if len(smooth) > 3 else np.nan
 
 
@@ -244,7 +249,7 @@ def over_weights(family: Family) -> list[Finding]:
     settings = family.weights()
     if len(settings) < 3:
         return []
-    columns = [{record.seed: record for record in family.of(setting, "qccf")} for setting in settings]
+    columns = [{run.seed: run for run in family.of(setting, "qccf")} for setting in settings]
     seeds = sorted(set.intersection(*(set(column) for column in columns)))
     weights = np.array([s.energy_weight for s in settings])
     measures: dict[str, Callable[[Run], float]] = {
@@ -259,30 +264,30 @@ def over_weights(family: Family) -> list[Finding]:
 
 
 def flat_accuracy(family: Family) -> list[Finding]:
-    """Every V below the knee against the knee, and the largest V beyond it."""
+    """Every V below the paper's limit, and the largest V, against the limit."""
     by_weight = {s.energy_weight: s for s in family.weights()}
-    knee = FLAT_UP_TO[family.task]
-    if knee not in by_weight:
+    limit = FLAT_UP_TO[family.task]
+    if limit not in by_weight:
         return []
     findings = []
     for weight, setting in by_weight.items():
-        if weight == knee or knee < weight < max(by_weight):
+        if weight == limit or limit < weight < max(by_weight):
             continue
         e = _against(
             family,
             (setting, "qccf"),
-            (by_weight[knee], "qccf"),
+            (by_weight[limit], "qccf"),
             lambda a, b: a.final_accuracy() - b.final_accuracy(),
         )
-        below = weight < knee
+        below = weight < limit
         answer = equivalence(e, ACCURACY.margin) if below else direction(e, -1, ACCURACY.margin)
-        part = f"V = {weight:g} against {knee:g}" + (", flat" if below else ", where it should fall")
+        part = f"V = {weight:g} against {limit:g}" + (", flat" if below else ", where it should fall")
         findings.append(_found(part, e, ACCURACY, answer))
     return findings
 
 
-def _relation_to_sizes(record: Run, column: str, *, varying_only: bool = False) -> float:
-    rounds, sizes, values = (_column(record.uploads, name) for name in ("round", "dataset_size", column))
+def _relation_to_sizes(run: Run, column: str, *, varying_only: bool = False) -> float:
+    rounds, sizes, values = (_column(run.uploads, name) for name in ("round", "dataset_size", column))
     return relation_within_rounds(rounds.astype(int), sizes, values, varying_only=varying_only)
 
 
@@ -290,29 +295,29 @@ def _column(frame: pd.DataFrame, name: str) -> FloatArray:
     return frame[name].to_numpy(dtype=float)
 
 
-def bits_over_rounds(record: Run) -> float:
-    """How a round's mean bits go with its number."""
-    return relation(_column(record.rounds, "round"), record.mean_bits)
+def bits_over_rounds(run: Run) -> float:
+    """Rank correlation of a round's mean bits with its number."""
+    return relation(_column(run.rounds, "round"), run.mean_bits)
 
 
-def bits_over_sizes(record: Run) -> float:
-    """How bits go with dataset sizes among the uploads of a round."""
-    return _relation_to_sizes(record, "num_bits")
+def bits_over_sizes(run: Run) -> float:
+    """Rank correlation of bits with dataset sizes among the uploads of a round, averaged over rounds."""
+    return _relation_to_sizes(run, "num_bits")
 
 
-def relations(part: str, expected: dict[str, int], of: Callable[[Run], float], family: Family) -> list[Finding]:
-    """Rank correlations policy by policy; `expected` is the sign that the paper gives, 0 for no relation."""
+def correlations(part: str, expected: dict[str, int], of: Callable[[Run], float], family: Family) -> list[Finding]:
+    """Rank correlations of each policy; `expected` is the sign in the paper, 0 for no correlation."""
     findings = []
     for setting in family.comparisons():
         for name, sign in expected.items():
-            e = estimate(of(record) for record in family.of(setting, name))
+            e = estimate(of(run) for run in family.of(setting, name))
             answer = direction(e, sign, CORRELATION.margin) if sign else equivalence(e, CORRELATION.margin)
             findings.append(_found(f"{setting.beta_label}, {part}: {name}", e, CORRELATION, answer))
     return findings
 
 
 def final_bits(family: Family) -> list[Finding]:
-    """The paper compares with the other two whose bits rise; channel-allocate is shown, not judged."""
+    """The paper compares principle with qccf and same-size. Channel-allocate is shown, not judged."""
     findings = []
     for setting in family.comparisons():
         above = {
@@ -323,6 +328,6 @@ def final_bits(family: Family) -> list[Finding]:
         }
         other = above.pop("channel-allocate")
         after = f"; channel-allocate {BITS.shown(other)} (not judged)" if other.count else ""
-        judged = _ahead(setting, above, BITS, "principle's minus those of: ", after)
+        judged = _ahead(setting, above, BITS, "principle's bits minus those of: ", after)
         findings.append(replace(judged, setting=None, rivals=()))
     return findings

@@ -1,8 +1,8 @@
-"""From an interval to a verdict: four rules, fixed beforehand, that favour no side.
+"""Four rules that turn an interval into a verdict. They were fixed before the runs and favour no side.
 
-Each number is a mean over seeds with a 95 % interval; `margin` is the change that is too small to matter. An interval
-that contains both answers settles nothing, whichever side its mean is on. With fewer than two seeds there is none.
-`RULES` is what the page says of them.
+Each number is a mean over seeds with a 95 % interval; `margin` is a change that is too small to matter. An interval
+that contains both answers settles nothing, whatever its mean is. With fewer than two seeds there is no interval.
+The page shows `RULES`.
 """
 
 from collections.abc import Collection
@@ -12,21 +12,22 @@ from typing import Literal
 from qccf.core.intervals import Estimate
 
 Verdict = Literal["holds", "partly", "does not hold", "not measurable"]
-"""On a claim."""
+"""The verdict on a claim."""
 Answer = Literal["holds", "partly", "does not hold", "not settled", "not measurable"]
-"""On a part of it: `not settled` has an interval, which contains both answers; `not measurable` has none."""
+"""The verdict on a part. `not settled`: its interval contains both answers; `not measurable`: it has no interval."""
 
 RULES: dict[str, str] = {
-    "direction": "The number is above (or below) 0. Does not hold if the whole interval is on the other side, or all "
-    "of it within ±margin: a difference that is shown not to matter is none. Holds if the whole interval is on the "
-    "claim's side and not all of it within the margin.",
-    "equivalence": "The number is 0. Holds if the whole interval is within ±margin, does not if all of it is outside.",
-    "magnitude": "The number is the paper's. Holds if its direction does and the whole interval is within ±margin of "
-    "the paper's; partly if only the direction does.",
-    "ordering": "First among several. Holds if the direction does against every rival; one that is refuted is enough "
-    "to refute it. Partly if it holds against some and the others are not settled.",
-    "a claim": "Holds if all its parts do, partly if some do, does not hold if a part is refuted and none holds. If no "
-    "part is settled, these runs cannot say: not measurable.",
+    "direction": "The number is above (or below) 0. Holds if the whole interval is on the claim's side and not "
+    "entirely within ±margin. Does not hold if the whole interval is on the other side, or entirely within ±margin: "
+    "such a difference does not matter.",
+    "equivalence": "The number is 0. Holds if the whole interval is within ±margin, does not hold if all of it is "
+    "outside.",
+    "magnitude": "The number is the paper's. Holds if its direction holds and the whole interval is within ±margin of "
+    "the paper's number; partly if only the direction holds.",
+    "ordering": "First among several. Holds if the direction holds against every rival, does not hold if it is refuted "
+    "against one, partly if it holds against some and the others are not settled.",
+    "a claim": "Holds if all its parts hold, partly if some hold, does not hold if a part is refuted and none holds. "
+    "If no part is settled, these runs cannot answer: not measurable.",
 }
 
 SIGNS: dict[Answer, str] = {
@@ -36,7 +37,7 @@ SIGNS: dict[Answer, str] = {
 
 @dataclass(frozen=True)
 class Quantity:
-    """What is measured: the change in it that is too small to matter, and how it is shown."""
+    """A measured quantity: its margin (a change too small to matter) and its format."""
 
     name: str
     margin: float
@@ -62,7 +63,7 @@ QUANTITIES = (ENERGY, ACCURACY, CORRELATION, ROUNDS, BITS)
 
 
 def direction(e: Estimate, sign: int, margin: float) -> Answer:
-    """Is it above 0 (`sign` 1) or below 0 (-1)?"""
+    """Is the number above 0 (`sign` 1) or below 0 (-1)?"""
     if not e.known:
         return "not measurable"
     low, high = sorted((sign * e.low, sign * e.high))
@@ -72,7 +73,7 @@ def direction(e: Estimate, sign: int, margin: float) -> Answer:
 
 
 def equivalence(e: Estimate, margin: float) -> Answer:
-    """Is it 0, but for what does not matter?"""
+    """Is the number 0, up to the margin?"""
     if not e.known:
         return "not measurable"
     if _inside(e, margin):
@@ -89,7 +90,7 @@ def magnitude(e: Estimate, papers: float, margin: float) -> Answer:
 
 
 def ordering(answers: Collection[Answer]) -> Answer:
-    """Is it ahead of every rival, given the answer for each?"""
+    """Is QCCF ahead of every rival, given the answer for each?"""
     if "does not hold" in answers:
         return "does not hold"
     if "holds" in answers:

@@ -14,6 +14,8 @@ class ChannelAllocate:
     Paper: Section VI, baseline (b). Among allocations with the same total it prefers faster links.
     """
 
+    colour, marker = "#E69F00", "s"
+
     def __init__(self, constants: Constants, *, rounds: int) -> None:
         self.constants = constants
 

@@ -56,6 +56,7 @@ class Principle:
 
     Options = PrincipleOptions
     section = "principle"
+    colour, marker = "#D55E00", "^"
 
     def __init__(self, constants: Constants, *, rounds: int, **options: Any) -> None:
         chosen = PrincipleOptions(**options)

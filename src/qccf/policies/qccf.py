@@ -41,6 +41,7 @@ class Qccf:
 
     Options = QccfOptions
     section = "control"
+    colour, marker = "#0072B2", "o"
 
     def __init__(self, constants: Constants, *, rounds: int, **options: Any) -> None:
         self.constants = constants

@@ -14,6 +14,8 @@ class SameSize(Qccf):
     Paper: Section VI, baseline (d).
     """
 
+    colour, marker = "#009E73", "D"
+
     def assumed(self, statistics: Statistics) -> Statistics:
         sizes = statistics.dataset_sizes
         return replace(statistics, dataset_sizes=np.full_like(sizes, sizes.max()))

@@ -7,7 +7,7 @@ import pytest
 
 from qccf.report.page.build import Manifest, build_report
 from qccf.rounds.run import Run
-from tests.helpers.made_runs import AS_CLAIMED, cut_run, made_family, made_studies
+from tests.helpers.made_runs import AS_CLAIMED, first_rounds, made_family, made_studies
 
 pytestmark = pytest.mark.browser
 
@@ -23,12 +23,11 @@ def page_file(tmp_path_factory) -> Path:
 
 
 def varied_runs() -> list[Run]:
-    """Of three rounds and one seed: no interval, and a patience of principle that must stay drawable."""
-    runs = []
-    for record in made_family(AS_CLAIMED, seeds=1).records:
-        scenario = record.scenario.replaced(federation={"rounds": 3}, radio={"gain_db": 10.0})
-        runs.append(replace(cut_run(record, 3), scenario=scenario))
-    return runs
+    """Three rounds and one seed: there is no interval, and principle's patience must still be drawable."""
+    runs = [first_rounds(run, 3) for run in made_family(AS_CLAIMED, seeds=1).records]
+    return [
+        replace(run, scenario=run.scenario.replaced(federation={"rounds": 3}, radio={"gain_db": 10.0})) for run in runs
+    ]
 
 
 def opened(browser, page_file: Path, size: str, scheme: str):

@@ -1,60 +1,66 @@
-"""One look for every figure: a colour and a marker for each policy, safe for the colour-blind."""
+"""Colours and markers of policies and codecs, the same in every figure of a report."""
 
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import cycle
+from typing import Any, NamedTuple, Protocol
 
-from matplotlib import rcParams
-from matplotlib.figure import Figure
+from qccf.policies.registry import POLICIES
+from qccf.quantization.registry import CODECS
 
-# Okabe and Ito's palette.
-POLICY_STYLES: dict[str, tuple[str, str]] = {
-    "qccf": ("#0072B2", "o"),
-    "no-quantization": ("#7F7F7F", "x"),
-    "channel-allocate": ("#E69F00", "s"),
-    "principle": ("#D55E00", "^"),
-    "same-size": ("#009E73", "D"),
-}
-# The same for codecs: a colour for what is coded, a filled marker where it is entropy-coded.
-CODEC_STYLES: dict[str, tuple[str, str]] = {
-    "model": ("#0072B2", "+"),
-    "update": ("#D55E00", "+"),
-    "block": ("#E69F00", "x"),
-    "update+block": ("#CC79A7", "x"),
-    "model+entropy": ("#56B4E9", "o"),
-    "update+entropy": ("#009E73", "o"),
-    "block+entropy": ("#7F7F7F", "D"),
-    "update+block+entropy": ("#000000", "D"),
-}
-_OTHERS = ("#CC79A7", "#56B4E9", "#F0E442", "#000000")
-_OTHER_MARKERS = ("v", "s", "^", "D")
+# The palette of Okabe and Ito, which colour-blind readers can tell apart, and a grey.
+PALETTE = ("#0072B2", "#D55E00", "#E69F00", "#CC79A7", "#56B4E9", "#009E73", "#7F7F7F", "#000000", "#F0E442")
+MARKERS = ("o", "s", "^", "D", "v", "x", "+")
 
 
-def run_style(label: str, index: int = 0) -> tuple[str, str]:
-    """Colour and marker of a policy or codec, or of `policy, codec`; what is not in the tables takes the next free."""
-    known = POLICY_STYLES | CODEC_STYLES
-    policy, _, codec = label.partition(", ")
-    if policy in POLICY_STYLES and codec in CODEC_STYLES:
-        return CODEC_STYLES[codec][0], POLICY_STYLES[policy][1]
-    turn = index // len(_OTHERS)
-    return known.get(label, (_OTHERS[index % len(_OTHERS)], _OTHER_MARKERS[turn % len(_OTHER_MARKERS)]))
+class Style(NamedTuple):
+    colour: str
+    marker: str
 
 
-def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, Any]:
-    """A figure in the common look and its axes. It belongs to the caller alone: nothing keeps it open."""
-    rcParams.update(LOOK)
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots(rows, columns)
+class _Named(Protocol):
+    """A run, as far as its style depends on it."""
+
+    @property
+    def policy(self) -> str: ...
+    @property
+    def codec(self) -> str: ...
 
 
-LOOK: dict[Any, Any] = {
-    "figure.dpi": 110,
-    "savefig.bbox": "tight",
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.25,
-    "legend.frameon": False,
-    "pdf.fonttype": 42,  # fonts that publishers accept
-    "svg.hashsalt": "qccf",  # the same figure is the same file
-}
+class Styles:
+    """One style per policy and per codec.
+
+    An entry of a registry may state `colour` and `marker` as class attributes. The others take the next free style in
+    the order of the registry, and then the users' own entries among `runs` in the order of their names.
+    """
+
+    def __init__(self, runs: Iterable[_Named] = ()) -> None:
+        named = list(runs)
+        self.policies = _assigned(POLICIES, {run.policy for run in named})
+        self.codecs = _assigned(CODECS, {run.codec for run in named})
+
+    def of(self, label: str, run: _Named) -> Style:
+        """The style of runs with that label: a policy, a codec, or both (colour of the codec, marker of the policy)."""
+        policy, codec = self.policies[run.policy], self.codecs[run.codec]
+        if label == run.policy:
+            return policy
+        return codec if label == run.codec else Style(codec.colour, policy.marker)
+
+
+def _assigned(registry: Mapping[str, Any], used: Collection[str]) -> dict[str, Style]:
+    # An inherited colour belongs to the parent: only attributes of the entry itself count.
+    own = {name: getattr(registry[name], "__dict__", {}) for name in registry}
+    stated = {name: Style(a["colour"], a.get("marker", MARKERS[0])) for name, a in own.items() if "colour" in a}
+    free = _free_styles(stated.values())
+    return {name: stated.get(name) or next(free) for name in [*registry, *sorted(set(used) - set(registry))]}
+
+
+def _free_styles(taken: Collection[Style]) -> Iterator[Style]:
+    """Unused colours first, then every colour with other markers."""
+    colours = {style.colour for style in taken}
+    styles = [
+        Style(colour, MARKERS[(k + shift) % len(MARKERS)])
+        for shift in range(len(MARKERS))
+        for k, colour in enumerate(PALETTE)
+    ]
+    first, others = styles[: len(PALETTE)], styles[len(PALETTE) :]
+    return cycle([s for s in first if s.colour not in colours] + [s for s in others if s not in taken])

@@ -175,15 +175,15 @@
       const at = (column, k) => `${this.px(s.x[k]).toFixed(1)},${this.py(column[k]).toFixed(1)}`;
       const known = s.x.map((_, k) => k).filter((k) => s.x[k] !== null && s.y[k] !== null);
       const banded = s.low.length ? known.filter((k) => s.low[k] !== null && s.high[k] !== null) : [];
-      if (banded.length && s.line) {
+      if (banded.length && s.kind === "line") {
         const path = "M" + banded.map((k) => at(s.low, k)).join("L") + "L" + [...banded].reverse().map((k) => at(s.high, k)).join("L") + "Z";
         element("path", { d: path, fill: colour, opacity: 0.16 }, parent);
       } else for (const k of banded) element("path", { d: `M${at(s.low, k)}L${at(s.high, k)}`, stroke: colour, "stroke-width": 1.5 }, parent);
-      if (s.line && known.length > 1)
+      if (s.kind === "line" && known.length > 1)
         element("path", { d: "M" + known.map((k) => at(s.y, k)).join("L"), fill: "none", stroke: colour, "stroke-width": 2, "stroke-linejoin": "round" }, parent);
-      const every = s.line ? Math.max(1, Math.floor(known.length / 8)) : 1;
-      const group = element("g", s.line ? {} : { opacity: 0.8 }, parent);
-      known.forEach((k, n) => { if (n % every === 0) marker(s.marker, this.px(s.x[k]), this.py(s.y[k]), s.line ? 3.6 : 3.4, colour, group); });
+      const every = s.kind === "line" ? Math.max(1, Math.floor(known.length / 8)) : 1;
+      const group = element("g", s.kind === "line" ? {} : { opacity: 0.8 }, parent);
+      known.forEach((k, n) => { if (n % every === 0) marker(s.marker, this.px(s.x[k]), this.py(s.y[k]), s.kind === "line" ? 3.6 : 3.4, colour, group); });
     }
 
     stops() {
@@ -305,7 +305,7 @@
       button.type = "button";
       button.setAttribute("aria-pressed", "true");
       const sample = element("svg", { viewBox: "0 0 26 12", "aria-hidden": "true" }, button);
-      if (s.line) element("line", { x1: 1, x2: 25, y1: 6, y2: 6, stroke: ink(s.colour), "stroke-width": 2 }, sample);
+      if (s.kind === "line") element("line", { x1: 1, x2: 25, y1: 6, y2: 6, stroke: ink(s.colour), "stroke-width": 2 }, sample);
       marker(s.marker, 13, 6, 4, ink(s.colour), sample);
       button.append(name);
       button.addEventListener("click", () => {
