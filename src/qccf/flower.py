@@ -13,18 +13,19 @@ _HOMES = {
     "QccfStrategy": "qccf.runtimes.flower.strategy",
     "RateSource": "qccf.runtimes.flower.rates",
     "SimulatedRates": "qccf.runtimes.flower.rates",
-    "client_app": "qccf.runtimes.flower.apps",
+    "client_app": "qccf.runtimes.flower.client",
     "quantize": "qccf.runtimes.flower.mod",
-    "server_app": "qccf.runtimes.flower.apps",
+    "server_app": "qccf.runtimes.flower.server",
 }
 
 __all__ = [*_HOMES]
 
 if TYPE_CHECKING:
-    from qccf.runtimes.flower.apps import client_app, server_app
+    from qccf.runtimes.flower.client import client_app
     from qccf.runtimes.flower.meter import Meter
     from qccf.runtimes.flower.mod import quantize
     from qccf.runtimes.flower.rates import MeasuredRates, RateSource, SimulatedRates
+    from qccf.runtimes.flower.server import server_app
     from qccf.runtimes.flower.strategy import FederationError, QccfStrategy
 
 

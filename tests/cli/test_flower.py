@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from qccf.cli.main import main
-from qccf.runtimes.flower.apps import RUN_CONFIG
+from qccf.runtimes.flower.run_config import RUN_CONFIG
 
 
 def test_a_new_app_states_every_setting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

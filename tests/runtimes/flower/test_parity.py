@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
 
-from qccf.runtimes.flower import apps
+from qccf.flower import client_app, server_app
+from qccf.runtimes.flower import run_config as configs
 from qccf.runtimes.simulator import simulate
 from tests.helpers.loop_grid import LoopGrid
 from tests.helpers.tiny import SETTINGS, tiny_dataset, tiny_scenario
@@ -12,10 +13,10 @@ from tests.helpers.tiny import SETTINGS, tiny_dataset, tiny_scenario
 
 @pytest.fixture(autouse=True)
 def _tiny_data(monkeypatch: pytest.MonkeyPatch):
-    apps._cached_clients.cache_clear()
-    monkeypatch.setattr(apps, "config_dataset", lambda *_: tiny_dataset())
+    configs.cached_clients.cache_clear()
+    monkeypatch.setattr(configs, "config_dataset", lambda *_: tiny_dataset())
     yield
-    apps._cached_clients.cache_clear()
+    configs.cached_clients.cache_clear()
 
 
 def federate(out, *settings: str, **config) -> LoopGrid:
@@ -27,8 +28,8 @@ def federate(out, *settings: str, **config) -> LoopGrid:
         "num-clients": 5,
         **config,
     }
-    grid = LoopGrid(apps.client_app(), range(5), run_config)
-    apps.server_app()(grid, Context(1, 0, {}, RecordDict(), run_config))
+    grid = LoopGrid(client_app(), range(5), run_config)
+    server_app()(grid, Context(1, 0, {}, RecordDict(), run_config))
     return grid
 
 

@@ -1,6 +1,8 @@
 """The strategy, the mod and the meter with clients that do what they should."""
 
 import json
+import subprocess
+import sys
 from contextlib import nullcontext
 
 import numpy as np
@@ -11,12 +13,12 @@ from flwr.superlink.grid import http_grid
 from torch.nn import functional
 
 from qccf.core.streams import stream
-from qccf.flower import MeasuredRates, Meter
+from qccf.flower import MeasuredRates, Meter, client_app, server_app
 from qccf.learning.training import FlatModel, local_update
 from qccf.quantization.entropy import EntropyCodec
 from qccf.quantization.registry import build_codec
 from qccf.rounds.world import build_world
-from qccf.runtimes.flower import apps
+from qccf.runtimes.flower import run_config
 from qccf.runtimes.flower import strategy as strategy_module
 from qccf.runtimes.flower.layout import Layout, LayoutError
 from qccf.runtimes.flower.messages import UPLOAD, Instruction
@@ -184,12 +186,12 @@ def test_an_instruction_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed = []
     read = Instruction.read
     monkeypatch.setattr(Instruction, "read", lambda message: parsed.append(message) or read(message))
-    monkeypatch.setattr(apps, "config_dataset", lambda *_: tiny_dataset())
-    apps._cached_clients.cache_clear()
+    monkeypatch.setattr(run_config, "config_dataset", lambda *_: tiny_dataset())
+    run_config.cached_clients.cache_clear()
     config = {"scenario": "femnist", "set": " ".join([*SETTINGS, "federation.rounds=1"]), "num-clients": 5}
-    grid = LoopGrid(apps.client_app(), range(5), config)
-    apps.server_app()(grid, Context(1, 0, {}, RecordDict(), config))
-    apps._cached_clients.cache_clear()
+    grid = LoopGrid(client_app(), range(5), config)
+    server_app()(grid, Context(1, 0, {}, RecordDict(), config))
+    run_config.cached_clients.cache_clear()
     assert len(parsed) == len(grid.sent) > 10
 
 
@@ -239,3 +241,11 @@ def test_codec_and_bits_are_what_was_decided() -> None:
     for client, payload in payloads:
         assert codec.decode(payload, int(bits[client])).shape == (650,)
     assert len(payloads) == strategy.ledger.last["participants"]
+
+
+def test_a_client_process_loads_neither_torch_nor_the_server() -> None:
+    """A deployment starts one process per message, and the first message only asks for the client's number."""
+    code = "import sys; from qccf.flower import client_app; client_app(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "qccf.runtimes.flower.client" in loaded
+    assert not {"torch", "pandas", "qccf.runtimes.flower.strategy"} & set(loaded)

@@ -1,5 +1,6 @@
 """Sources of a federation's rates: the simulated cell, or the measured uploads."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -96,6 +97,9 @@ class MeasuredRates:
             self._rates = np.array(state["rates_bps"], dtype=np.float64)
             self._last_upload = np.array(state["last_upload"], dtype=np.int64)
             self._round = state["round"]
+
+
+SOURCES: dict[str, Callable[[Cell], RateSource]] = {"simulated": SimulatedRates, "measured": MeasuredRates}
 
 
 def _mean_rate(weight: Any, first: Any, second: Any) -> Any:

@@ -28,12 +28,11 @@ from qccf.rounds.world import build_world
 from qccf.runtimes.flower.exchange import exchange, prompt_object_pulls
 from qccf.runtimes.flower.layout import Layout
 from qccf.runtimes.flower.messages import ARRAYS, CONFIG, INSTRUCTION, Act, Instruction, ReplyError, read_reply
-from qccf.runtimes.flower.rates import MeasuredRates, RateSource, SimulatedRates
+from qccf.runtimes.flower.rates import SOURCES, MeasuredRates, RateSource
 from qccf.runtimes.flower.roster import AbsentError, Roster
 from qccf.settings.loading import Scenario, run_digest
 from qccf.wireless.cell import Cell
 
-SOURCES: dict[str, Callable[[Cell], RateSource]] = {"simulated": SimulatedRates, "measured": MeasuredRates}
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 
 DECODED_BYTES = 2**28

@@ -1,0 +1,37 @@
+"""A ClientApp for the scenarios of qccf, configured by the run config of a Flower app.
+
+In a deployment each message starts a process. It imports torch and loads the data only when it trains.
+"""
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from qccf.learning.results import Flat, LocalResult
+from qccf.runtimes.flower.layout import Layout
+from qccf.runtimes.flower.messages import CONFIG, Instruction
+from qccf.runtimes.flower.mod import reply_to
+
+
+def client_app() -> ClientApp:
+    """One client of the scenario in the run config; the node's partition-id is its number."""
+    app = ClientApp()
+
+    @app.train()
+    def reply(message: Message, context: Context) -> Message:
+        def train(instruction: Instruction, layout: Layout, weights: Flat) -> tuple[LocalResult, int]:
+            from qccf.runtimes.flower import run_config
+
+            config = run_config.read_config(context)
+            num_clients = message.content.config_records[CONFIG]["num-clients"]
+            clients = run_config.cached_clients(config["scenario"], config["set"], config["data-dir"], num_clients)
+            run_config.clients_layout(clients).require(layout)
+            client = instruction.client
+            if instruction.act == "probe":
+                results = clients.probe(weights, lambda _, result: result, [client])
+            else:
+                results = clients.train([client], weights, instruction.round_index, lambda _, result: result)
+            return results[client], len(clients.shares[client])
+
+        return reply_to(message, context, train)
+
+    return app
