@@ -196,7 +196,7 @@ def test_the_median_client_of_the_default_cell() -> None:
 
     radio = load_scenario("femnist").radio_link()
     median_m = np.array([500.0 / np.sqrt(2.0)])
-    loss_db = radio.large_scale_loss_db(median_m, np.array([True]))
+    loss_db = radio.path_loss_model().loss_db(median_m, np.array([True]))
     assert float(radio.rates_bps(db_to_linear(-loss_db))[0]) == pytest.approx(87e6, rel=0.01)
     near_db = 32.4 + 21.0 * np.log10(np.hypot(median_m, 8.5)) + 20.0 * np.log10(2.4)
     assert float(radio.rates_bps(db_to_linear(-near_db))[0]) == pytest.approx(111e6, rel=0.01)

@@ -72,7 +72,7 @@ def _smallest(scenario: Scenario) -> str:
 def _loss_db(scenario: Scenario, distance_m: float) -> float:
     radio = scenario.radio_link()
     in_sight = np.array([radio.line_of_sight != "never"])
-    return float(radio.large_scale_loss_db(np.array([distance_m]), in_sight)[0])
+    return float(radio.path_loss_model().loss_db(np.array([distance_m]), in_sight)[0])
 
 
 def _remedies(scenario: Scenario, needed_bps: float) -> str:

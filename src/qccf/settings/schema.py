@@ -14,7 +14,7 @@ from qccf.control import bound
 from qccf.core.contracts import Constants
 from qccf.core.units import dbm_to_w
 from qccf.policies.registry import POLICIES
-from qccf.wireless.cell import Radio, Sight
+from qccf.wireless.cell import LineOfSight, Radio
 
 MAX_DEADLINE_S = 86_400.0
 MAX_GAIN_DB = 100.0
@@ -111,7 +111,7 @@ class CellSection(Section):
     radius_m: float = key(500.0, "radius of the cell", ge=10, le=5000)
     distance_min_m: float = key(10.0, "least distance from the base station", ge=10, le=5000)
     path_loss: str = key("umi", "path-loss model: umi, uma, log-distance, or your own as module:Class")
-    line_of_sight: Sight = key("always", "whether clients see the base station")
+    line_of_sight: LineOfSight = key("always", "whether clients see the base station")
     shadowing: bool = key(False, "whether log-normal shadow fading is added")
     carrier_hz: float = key(2.4e9, "carrier frequency", ge=0.5e9, le=100e9)
     base_height_m: float = key(10.0, "height of the base station", ge=2, le=200)
@@ -304,7 +304,7 @@ class _Base(Section):
             transmit_power_w=self.radio.transmit_power_w,
             noise_w_per_hz=float(dbm_to_w(self.radio.noise_dbm_per_hz)),
             gain_db=self.radio.gain_db,
-            scenario=self.cell.path_loss,
+            path_loss=self.cell.path_loss,
             line_of_sight=self.cell.line_of_sight,
             shadowing=self.cell.shadowing,
             carrier_hz=self.cell.carrier_hz,

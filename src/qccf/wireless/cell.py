@@ -1,4 +1,4 @@
-"""The cell: who stands where for the whole run, and what rates a round's fading leaves them."""
+"""The cell: positions of the clients, fixed for the whole run, and their rates in each round."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,22 +10,26 @@ from qccf.core.streams import stream
 from qccf.core.units import db_to_linear
 from qccf.wireless.fading import rician_power_gains
 from qccf.wireless.link import rates_bps
-from qccf.wireless.path_loss import line_of_sight_probability, path_loss_db, shadowing_std_db
+from qccf.wireless.path_loss.protocol import PathLoss
+from qccf.wireless.path_loss.registry import PATH_LOSSES
 
-Sight = Literal["always", "never", "random"]
+LineOfSight = Literal["always", "never", "random"]
 
 
 @dataclass(frozen=True, slots=True)
 class Radio:
-    """Everything that is the same for all clients of a cell. Linear SI but for the gain, which is a setting in dB."""
+    """The settings that are the same for all clients of a cell. All are linear SI except `gain_db`.
+
+    `path_loss` is a name of `PATH_LOSSES` or a user's own `module:Class`.
+    """
 
     num_channels: int
     bandwidth_hz: float
     transmit_power_w: float
     noise_w_per_hz: float
     gain_db: float
-    scenario: str
-    line_of_sight: Sight
+    path_loss: str
+    line_of_sight: LineOfSight
     shadowing: bool
     carrier_hz: float
     base_height_m: float
@@ -33,15 +37,14 @@ class Radio:
     rician_k: float
     fading_mean_power: float
 
-    def large_scale_loss_db(self, distances_m: FloatArray, in_sight: BoolArray) -> FloatArray:
-        return path_loss_db(
-            self.scenario,
-            line_of_sight=in_sight,
-            distance_2d_m=distances_m,
+    def path_loss_model(self) -> PathLoss:
+        model: PathLoss = PATH_LOSSES.build(
+            self.path_loss,
             carrier_hz=self.carrier_hz,
             base_height_m=self.base_height_m,
             client_height_m=self.client_height_m,
         )
+        return model
 
     def rates_bps(self, power_gains: FloatArray) -> FloatArray:
         return np.asarray(
@@ -56,7 +59,7 @@ class Radio:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Clients in their places. `mean_gains` is h_Gain·h_Loss of the paper, fixed for the run."""
+    """Clients at their positions. `mean_gains` is h_Gain·h_Loss of the paper, fixed for the run."""
 
     radio: Radio
     positions_m: FloatArray
@@ -69,7 +72,7 @@ class Cell:
         return np.hypot(self.positions_m[:, 0], self.positions_m[:, 1])
 
     def round_rates_bps(self, round_index: int) -> FloatArray:
-        """Rates [client, channel] of a round. The same round of the same seed always fades the same."""
+        """Rates [client, channel] of a round. They depend only on the seed and the round."""
         fading = rician_power_gains(
             (len(self.mean_gains), self.radio.num_channels),
             rician_k=self.radio.rician_k,
@@ -80,17 +83,17 @@ class Cell:
 
 
 def place_clients(radio: Radio, *, num_clients: int, radius_m: float, distance_min_m: float, seed: int) -> Cell:
-    """Clients uniform in a disc around the base station, but no nearer than `distance_min_m`."""
+    """Place clients uniformly in a ring around the base station, from `distance_min_m` to `radius_m`."""
     rng = stream(seed, "placement")
     distances_m = np.sqrt(rng.uniform(distance_min_m**2, radius_m**2, num_clients))
     angles = rng.uniform(0.0, 2.0 * np.pi, num_clients)
-    chance = line_of_sight_probability(radio.scenario, distance_2d_m=distances_m, client_height_m=radio.client_height_m)
-    drawn = rng.random(num_clients) < chance
+    model = radio.path_loss_model()
+    drawn = rng.random(num_clients) < model.line_of_sight_probability(distances_m)
     in_sight = {"always": np.ones(num_clients, dtype=bool), "never": np.zeros(num_clients, dtype=bool)}.get(
         radio.line_of_sight, drawn
     )
-    shadows_db = rng.standard_normal(num_clients) * shadowing_std_db(radio.scenario, line_of_sight=in_sight)
-    loss_db = radio.large_scale_loss_db(distances_m, in_sight) + (shadows_db if radio.shadowing else 0.0)
+    shadows_db = rng.standard_normal(num_clients) * model.shadowing_std_db(in_sight)
+    loss_db = model.loss_db(distances_m, in_sight) + (shadows_db if radio.shadowing else 0.0)
     return Cell(
         radio=radio,
         positions_m=np.column_stack([distances_m * np.cos(angles), distances_m * np.sin(angles)]),

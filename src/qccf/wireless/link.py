@@ -1,4 +1,4 @@
-"""From received power to rate."""
+"""The rate of a link."""
 
 from typing import Any
 

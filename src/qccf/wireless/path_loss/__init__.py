@@ -1,0 +1,1 @@
+"""Path-loss models, one per file."""
