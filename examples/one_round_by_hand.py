@@ -11,7 +11,7 @@ from torch.nn import functional
 from qccf import Constants, Scenario, Statistics, build_policy, build_world
 from qccf.core.streams import key, stream
 from qccf.learning.datasets import Dataset
-from qccf.learning.models import build_model
+from qccf.learning.models.registry import build_model
 from qccf.learning.partition import partition
 
 

@@ -1,1 +1,1 @@
-"""Models, local training, data partition and datasets. Paper: Section II-A."""
+"""Models, local training, partition of the data, and datasets. Paper: Section II-A."""

@@ -1,4 +1,4 @@
-"""Who holds which samples. No sample is held twice; too little data is an error, never a smaller client."""
+"""The partition of the training samples among clients. No sample is used twice; too few samples are an error."""
 
 from typing import Literal
 
@@ -20,12 +20,12 @@ def partition(
     dirichlet_alpha: float,
     seed: int,
 ) -> list[IntArray]:
-    """Indexes of each client's samples, as many as `sizes` says. Paper: Section VI, non-IID data."""
+    """Indexes of each client's samples; `sizes` gives their numbers. Paper: Section VI, non-IID data."""
     wanted = int(sizes.sum())
     if wanted > len(labels):
         raise ConfigError(
-            f"the clients want {wanted:,} samples together but the dataset has {len(labels):,}: lower "
-            "data.dataset_size_mean or federation.num_clients, or take a larger dataset."
+            f"the clients need {wanted:,} samples together but the dataset has {len(labels):,}: lower "
+            "data.dataset_size_mean or federation.num_clients, or use a larger dataset."
         )
     rng = stream(seed, "partition")
     if method == "iid":
@@ -38,9 +38,9 @@ def partition(
 
 
 def _by_writer(writers: IntArray, sizes: IntArray, rng: np.random.Generator) -> list[IntArray]:
-    """Each client takes whole writers in random order, and of its last one only what it still needs.
+    """Each client takes whole writers in random order, and only a part of its last writer.
 
-    What is left of that writer goes to nobody unless the writers run out: then the leftovers are dealt as well.
+    The rest of that writer is used only when no whole writers are left.
     """
     order = rng.permutation(np.unique(writers))
     by_writer = {writer: rng.permutation(np.flatnonzero(writers == writer)) for writer in order}
@@ -63,9 +63,9 @@ def _by_writer(writers: IntArray, sizes: IntArray, rng: np.random.Generator) -> 
 
 
 def _by_label(labels: IntArray, sizes: IntArray, alpha: float, rng: np.random.Generator) -> list[IntArray]:
-    """Each client draws a mixture of labels from Dirichlet(α) around the dataset's own, then samples from it.
+    """Each client draws a mixture of labels from a Dirichlet distribution around the dataset's, then its samples.
 
-    A label that runs out leaves the mixture; what is missing is drawn from the rest.
+    When a label has no samples left, the missing samples are drawn from the other labels.
     """
     classes, counts = np.unique(labels, return_counts=True)
     pools = [list(rng.permutation(np.flatnonzero(labels == label))) for label in classes]
@@ -73,13 +73,13 @@ def _by_label(labels: IntArray, sizes: IntArray, alpha: float, rng: np.random.Ge
     clients = []
     for size in sizes:
         mixture = rng.dirichlet(alpha * len(classes) * prior)
-        mine: list[int] = []
-        while len(mine) < size:
+        chosen: list[int] = []
+        while len(chosen) < size:
             left = np.array([len(pool) for pool in pools])
             chances = np.where(left > 0, mixture, 0.0)
             chances = chances if chances.sum() > 0.0 else left.astype(float)
-            draws = np.minimum(rng.multinomial(int(size) - len(mine), chances / chances.sum()), left)
+            draws = np.minimum(rng.multinomial(int(size) - len(chosen), chances / chances.sum()), left)
             for pool, draw in zip(pools, draws, strict=True):
-                mine.extend(pool.pop() for _ in range(draw))
-        clients.append(np.array(mine))
+                chosen.extend(pool.pop() for _ in range(draw))
+        clients.append(np.array(chosen))
     return clients

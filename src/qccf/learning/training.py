@@ -1,7 +1,7 @@
-"""A client's part of the round: some steps of mini-batch SGD, and what it measures on the way.
+"""Local training of a client: steps of mini-batch SGD, and the statistics measured during them.
 
-All parameters of a model live in one flat vector, and so do their gradients, so that a step, a norm and an upload are
-each one operation. Paper: Section II-A, steps 3 and 5.
+All parameters of a model are in one flat vector, and so are their gradients. A step, a norm and an upload are then one
+operation each. Paper: Section II-A, steps 3 and 5.
 """
 
 import numpy as np
@@ -48,7 +48,7 @@ class FlatModel:
             return self.model(scaled).float()
 
     def gradient_at(self, images: torch.Tensor, labels: torch.Tensor) -> float:
-        """Put the gradient of the mean loss into `gradients`; returns the loss."""
+        """Write the gradient of the mean loss to `gradients`; return the loss."""
         self.gradients.zero_()
         loss = functional.cross_entropy(self.logits(images), labels.to(self.device))
         loss.backward()  # type: ignore[no-untyped-call]
@@ -66,7 +66,7 @@ def local_update(
     learning_rate: float,
     rng: np.random.Generator,
 ) -> LocalResult:
-    """τ steps in τ_e epochs, each epoch a fresh shuffle of the client's data cut into equal batches."""
+    """τ steps in τ_e epochs. Each epoch shuffles the client's data and cuts them into equal batches."""
     model.load(start)
     steps = local_updates // local_epochs
     losses: list[float] = []
@@ -102,9 +102,9 @@ def probe(
     learning_rate: float,
     rng: np.random.Generator,
 ) -> LocalResult:
-    """The same statistics at a standing model, from the gradients of one epoch and no update.
+    """The same statistics for a fixed model, from the gradients of one epoch without updates.
 
-    The weights are where the local updates would end if every step followed the mean of these gradients.
+    The returned weights are those after the local updates if every gradient were the mean of these gradients.
     """
     model.load(start)
     num_batches = local_updates // local_epochs
@@ -126,7 +126,7 @@ def probe(
 
 
 def batches(num_samples: int, count: int, rng: np.random.Generator) -> list[torch.Tensor]:
-    """A shuffle of all samples cut into `count` batches as equal as can be; fewer samples than batches repeat."""
+    """All samples, shuffled and cut into `count` nearly equal batches. If there are fewer samples, they repeat."""
     order = rng.permutation(num_samples)
     if num_samples < count:
         order = np.resize(order, count)
@@ -134,12 +134,12 @@ def batches(num_samples: int, count: int, rng: np.random.Generator) -> list[torc
 
 
 def spread(sum_of_squares: float, mean_sq: float, count: int) -> float:
-    """Unbiased variance of vectors from their squared norms and that of their mean."""
+    """Unbiased variance of `count` vectors from the sum of their squared norms and the squared norm of their mean."""
     return max(sum_of_squares - count * mean_sq, 0.0) / (count - 1) if count > 1 else 0.0
 
 
 def score(model: FlatModel, weights: Flat, images: torch.Tensor, labels: torch.Tensor) -> tuple[int, float]:
-    """How many samples are classified right, and the sum of their losses."""
+    """The number of correctly classified samples, and the sum of the losses."""
     model.load(weights)
     with torch.inference_mode():
         logits, answers = model.logits(images), labels.to(model.device)

@@ -57,13 +57,15 @@ def with_counted_parameters(scenario: Scenario, *, always: bool = False) -> Scen
     if scenario.learning.num_parameters and not always:
         return scenario
     try:
-        from qccf.learning.models import count_parameters
+        from qccf.learning.models.registry import count_parameters
+
+        num_parameters = count_parameters(scenario.learning.model)
     except ImportError:
         raise ConfigError(
             f"the parameters of learning.model = {scenario.learning.model!r} are counted with torch, which is not "
             "installed: set learning.num_parameters, or pip install 'qccf[sim]'."
         ) from None
-    return scenario.replaced(learning={"num_parameters": count_parameters(scenario.learning.model)})
+    return scenario.replaced(learning={"num_parameters": num_parameters})
 
 
 def check_scenario(scenario: Scenario) -> None:

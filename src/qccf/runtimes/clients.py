@@ -18,7 +18,7 @@ from qccf.core.contracts import FloatArray
 from qccf.core.errors import ConfigError
 from qccf.core.streams import stream
 from qccf.learning.datasets import Dataset
-from qccf.learning.models import build_model
+from qccf.learning.models.registry import build_model
 from qccf.learning.partition import partition
 from qccf.learning.results import Flat, LocalResult
 from qccf.learning.training import FlatModel, local_update, probe, score

@@ -1,4 +1,4 @@
-"""The fused convolution layers: against PyTorch in float64, and where they must step aside."""
+"""The convolution layers, compared with PyTorch in float64, and the cases in which they use PyTorch."""
 
 import numpy as np
 import pytest
@@ -7,11 +7,12 @@ from torch.nn import functional
 
 from qccf.learning.fast_convolution.layers import Conv5x5, ConvPoolRelu
 from qccf.learning.fast_convolution.winograd import kernel_matrix, transform_images
-from qccf.learning.models import Cifar10Cnn, FemnistCnn
+from qccf.learning.models.cifar10_cnn import Cifar10Cnn
+from qccf.learning.models.femnist_cnn import FemnistCnn
 
 
 def reference(images: torch.Tensor, layer: ConvPoolRelu) -> torch.Tensor:
-    """In the order of the paper: ReLU, then pooling."""
+    """The order of the paper: ReLU, then pooling."""
     convolved = functional.conv2d(images, layer.weight.to(images.dtype), layer.bias.to(images.dtype), padding=2)
     return functional.max_pool2d(functional.relu(convolved), 2)
 
@@ -20,7 +21,7 @@ def reference(images: torch.Tensor, layer: ConvPoolRelu) -> torch.Tensor:
     ("samples", "inputs", "outputs", "height", "width"),
     [(3, 1, 32, 28, 28), (9, 32, 64, 14, 14), (2, 3, 5, 6, 10), (17, 2, 3, 2, 2), (1, 1, 1, 4, 2), (2, 8, 8, 16, 12)],
 )
-def test_values_and_gradients_are_pytorchs(samples: int, inputs: int, outputs: int, height: int, width: int) -> None:
+def test_values_and_gradients_equal_pytorch(samples: int, inputs: int, outputs: int, height: int, width: int) -> None:
     torch.manual_seed(samples)
     layer = ConvPoolRelu(inputs, outputs)
     images = torch.rand(samples, inputs, height, width)
@@ -44,7 +45,7 @@ def test_values_and_gradients_are_pytorchs(samples: int, inputs: int, outputs: i
     ("samples", "inputs", "outputs", "height", "width"),
     [(9, 64, 64, 14, 14), (2, 3, 5, 32, 9), (17, 2, 3, 5, 5), (1, 1, 1, 8, 7), (8, 8, 4, 6, 13)],
 )
-def test_a_convolution_without_pooling_is_pytorchs(
+def test_a_convolution_without_pooling_equals_pytorch(
     samples: int, inputs: int, outputs: int, height: int, width: int
 ) -> None:
     torch.manual_seed(samples)
@@ -67,13 +68,13 @@ def test_a_convolution_without_pooling_is_pytorchs(
 
 
 def assert_close(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
-    """Float32 against float64."""
+    """Compare float32 with float64."""
     for ours, theirs in pairs:
         assert ours.shape == theirs.shape
         assert torch.allclose(ours.double(), theirs, rtol=0.0, atol=3e-5 * theirs.abs().max().item() + 1e-7)
 
 
-def test_an_image_that_needs_a_gradient_gets_one() -> None:
+def test_images_that_require_a_gradient_get_one() -> None:
     layer = ConvPoolRelu(1, 4)
     images = torch.rand(2, 1, 8, 8, requires_grad=True)
     layer(images).sum().backward()
@@ -82,7 +83,7 @@ def test_an_image_that_needs_a_gradient_gets_one() -> None:
     assert torch.allclose(images.grad, again.grad, atol=1e-5)
 
 
-def test_windows_without_a_positive_value_pass_nothing_back() -> None:
+def test_windows_without_a_positive_value_have_zero_gradient() -> None:
     for inputs in (1, 8):
         layer = ConvPoolRelu(inputs, 4)
         with torch.no_grad():
@@ -94,7 +95,7 @@ def test_windows_without_a_positive_value_pass_nothing_back() -> None:
         assert (layer.bias.grad == 0).all()
 
 
-def test_nan_is_not_hidden() -> None:
+def test_nan_is_propagated() -> None:
     for inputs in (1, 8):
         layer = ConvPoolRelu(inputs, 4)
         with torch.no_grad():
@@ -102,7 +103,7 @@ def test_nan_is_not_hidden() -> None:
         assert layer(torch.rand(2, inputs, 8, 8)).isnan().all()
 
 
-def test_other_shapes_types_and_autocast_go_through_pytorch() -> None:
+def test_other_shapes_types_and_autocast_use_pytorch() -> None:
     layer = ConvPoolRelu(3, 4)
     odd = torch.rand(2, 3, 7, 9)
     assert torch.equal(layer(odd), reference(odd, layer))
@@ -113,7 +114,7 @@ def test_other_shapes_types_and_autocast_go_through_pytorch() -> None:
     assert torch.allclose(layer.double()(images.double()), reference(images.double(), layer))
 
 
-def test_layouts_make_no_difference() -> None:
+def test_the_memory_layout_does_not_matter() -> None:
     layer, images = ConvPoolRelu(8, 4), torch.rand(3, 8, 6, 6)
     assert torch.equal(layer(images), layer(images.contiguous(memory_format=torch.channels_last)))
 
@@ -126,7 +127,7 @@ def test_the_femnist_model_is_its_two_layers_and_a_head() -> None:
 
 
 def test_the_cifar10_model_is_its_two_layers_and_a_head() -> None:
-    """In the order of the paper, and in float64: ReLU, then pooling, which rounds up behind the first layer only."""
+    """The order of the paper in float64: ReLU, then pooling, with ceil_mode after the first layer only."""
     torch.manual_seed(0)
     model, images = Cifar10Cnn(), torch.rand(3, 3, 32, 32)
     ours = model(images)
@@ -138,10 +139,10 @@ def test_the_cifar10_model_is_its_two_layers_and_a_head() -> None:
 
 
 def test_one_tile_by_hand() -> None:
-    """An image of ones under a kernel of ones: products at the 64 points sum up to 25 in the middle of the image."""
+    """Image and kernel of ones: the corner output is the sum over 3 × 3 ones."""
     ones = np.ones((1, 4, 4, 1), np.float32)
     tiles = np.empty((64, 1, 1), np.float32)
     transform_images(ones, 2, tiles)
     products = (tiles[:, 0, 0] * (kernel_matrix() @ np.ones(25))).reshape(8, 8)
-    points = np.array([1, 1, 1, 1, 1, 1, 1, 0.0])  # an output at position 0 is the sum over the finite points
-    assert points @ products @ points == pytest.approx(9.0, abs=1e-4)  # the corner sees 3 × 3 of the ones
+    points = np.array([1, 1, 1, 1, 1, 1, 1, 0.0])  # output 0 is the sum over the finite points
+    assert points @ products @ points == pytest.approx(9.0, abs=1e-4)

@@ -1,8 +1,8 @@
-"""5×5 convolutions that are fast on a CPU, one of them with 2×2 max-pooling and ReLU as one layer.
+"""PyTorch layers for fast 5×5 convolutions on CPUs, one of them with 2×2 max-pooling and ReLU in the same layer.
 
-In float32 on a CPU the layers run kernels of our own: a direct sum where there is one input channel, Winograd's
-products for the others, with pooling and ReLU in the same pass over memory. Everywhere else (other devices, bf16,
-other shapes) it is PyTorch's operators, which compute the same function.
+For float32 on a CPU the layers use the kernels of this package: a direct sum for one input channel, Winograd's
+algorithm for more, with pooling and ReLU in the same pass over memory. In all other cases (other devices, bf16, other
+shapes) they use PyTorch's operators, which compute the same function.
 """
 
 from typing import Any
@@ -13,14 +13,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from qccf.learning.fast_convolution.winograd import NOBODY, Convolve, ConvolvePoolRelu, F
+from qccf.learning.fast_convolution.winograd import NONE_PASSED, Convolve, ConvolvePoolRelu, F
 
 _compiled = numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
 
 
 @_compiled
 def _forward(images: Any, kernel: Any, bias: Any, pooled: Any, passed: Any) -> None:
-    """The four sums of a window side by side, all output channels at once."""
+    """Compute the four sums of each pooling window together, for all output channels at once."""
     samples, height, width = images.shape
     channels = len(bias)
     padded = np.zeros((height + 4, width + 4), F)
@@ -50,7 +50,7 @@ def _forward(images: Any, kernel: Any, bias: Any, pooled: Any, passed: Any) -> N
                     if sums[3, c] > best:
                         best, which = sums[3, c], 3
                     if best <= F(0.0):
-                        best, which = F(0.0), NOBODY
+                        best, which = F(0.0), NONE_PASSED
                     pooled[n, i, j, c] = best
                     passed[n, i, j, c] = which
 
@@ -72,7 +72,7 @@ def _backward(images: Any, gradients: Any, passed: Any, kernel_gradient: Any, bi
                     g[1, c] = value if which == 1 else zero
                     g[2, c] = value if which == 2 else zero
                     g[3, c] = value if which == 3 else zero
-                    bias_gradient[c] += value if which != NOBODY else zero
+                    bias_gradient[c] += value if which != NONE_PASSED else zero
                 for y in range(5):
                     for x in range(5):
                         u, v = padded[2 * i + y, 2 * j + x], padded[2 * i + y, 2 * j + x + 1]
@@ -82,7 +82,7 @@ def _backward(images: Any, gradients: Any, passed: Any, kernel_gradient: Any, bi
 
 
 class _FromOneChannel(torch.autograd.Function):
-    """The first layer: a direct sum over images [sample, row, column], which need no gradient themselves."""
+    """Convolution, pooling and ReLU of one-channel images [sample, row, column] that need no gradient."""
 
     @staticmethod
     def forward(ctx: Any, images: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -105,13 +105,13 @@ class _FromOneChannel(torch.autograd.Function):
 
 
 class ConvPoolRelu(nn.Conv2d):
-    """ReLU of 2×2 max-pooling of a 5×5 convolution that keeps the size of [sample, channel, row, column] images."""
+    """5×5 convolution with padding 2 of images [sample, channel, row, column], then 2×2 max-pooling, then ReLU."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__(in_channels, out_channels, 5, padding=2)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        if not (_plain(images) and images.shape[2] % 2 == 0 and images.shape[3] % 2 == 0):
+        if not (supported(images) and images.shape[2] % 2 == 0 and images.shape[3] % 2 == 0):
             return functional.relu(functional.max_pool2d(super().forward(images), 2))
         if self.in_channels == 1 and not images.requires_grad:
             pooled = _FromOneChannel.apply(images[:, 0].contiguous(), self.weight, self.bias)  # type: ignore[no-untyped-call]
@@ -122,17 +122,18 @@ class ConvPoolRelu(nn.Conv2d):
 
 
 class Conv5x5(nn.Conv2d):
-    """A 5×5 convolution without padding. Worth its transforms where there are many channels on both sides."""
+    """5×5 convolution without padding. Faster than PyTorch's only with many input and output channels."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__(in_channels, out_channels, 5)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        if not _plain(images):
+        if not supported(images):
             return super().forward(images)
         last = images.permute(0, 2, 3, 1).contiguous()
         return Convolve.apply(last, self.weight, self.bias).permute(0, 3, 1, 2)  # type: ignore[no-untyped-call]
 
 
-def _plain(images: torch.Tensor) -> bool:
+def supported(images: torch.Tensor) -> bool:
+    """Whether the kernels of this package can be used; PyTorch's operators are used otherwise."""
     return images.device.type == "cpu" and images.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")

@@ -1,10 +1,10 @@
-"""A 5×5 convolution as 64 small matrix products, where it fits with max-pooling and ReLU in the same pass.
+"""Winograd's algorithm: a 5×5 convolution as 64 small matrix products, optionally with max-pooling and ReLU.
 
-A tile of 4×4 outputs needs 8×8 inputs. Both are read as polynomials at eight points (0, ±1, ±2, ±½ and infinity) in
-each direction, where a convolution is a product point by point: 64 multiplications in place of 400. In float32 the
-result is within some 1e-5 of the direct sum. Images are [sample, row, column, channel]; transformed tiles are
-[point, tile, channel], so that all points are one batched matrix product. Every inner loop runs over channels, which is
-what the compiler vectorises.
+A tile of 4×4 outputs needs 8×8 inputs. Inputs and kernel are polynomials, evaluated at eight points (0, ±1, ±2, ±½ and
+infinity) in each direction. At these points the convolution is a product: 64 multiplications instead of 400. In
+float32 the result differs from the direct sum by about 1e-5. Images are [sample, row, column, channel]. Transformed
+tiles are [point, tile, channel], so all points are one batched matrix product. Every inner loop runs over channels, so
+that the compiler vectorises it.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,11 +18,11 @@ from qccf.core.contracts import FloatArray
 
 F = np.float32
 
-NOBODY = 4
-"""Which of a pooling window's four values passed; this one where none was positive."""
+NONE_PASSED = 4
+"""`passed` is the index 0 to 3 of a pooling window's largest value, or this if that value is not positive."""
 
 _BLOCK = 8
-"""Samples in one pass: what they need stays in the cache, and the products are large enough to run at full speed."""
+"""Samples per pass: few enough for the cache, many enough for efficient matrix products."""
 
 _compiled = numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
 _inlined = numba.njit(inline="always")
@@ -30,7 +30,7 @@ _inlined = numba.njit(inline="always")
 
 @_inlined
 def _at_points(d0: Any, d1: Any, d2: Any, d3: Any, d4: Any, d5: Any, d6: Any, d7: Any) -> Any:
-    """Eight inputs of a tile, transformed."""
+    """The polynomial of eight inputs, evaluated at the eight points."""
     even1, odd1 = d2 + d6 - F(4.25) * d4, d1 + d5 - F(4.25) * d3
     even2, odd2 = d6 + F(0.25) * d2 - F(1.25) * d4, F(0.5) * d1 - F(2.5) * d3 + F(2.0) * d5
     even3, odd3 = d6 + F(4.0) * d2 - F(5.0) * d4, F(2.0) * d1 - F(2.5) * d3 + F(0.5) * d5
@@ -57,7 +57,7 @@ def _at_points_adjoint(r0: Any, r1: Any, r2: Any, r3: Any, r4: Any, r5: Any, r6:
 
 @_inlined
 def _from_points(m0: Any, m1: Any, m2: Any, m3: Any, m4: Any, m5: Any, m6: Any, m7: Any) -> Any:
-    """Four outputs of a tile from its eight products."""
+    """Four outputs from the products at the eight points."""
     even1, odd1 = m1 + m2, m1 - m2
     even2, odd2 = m3 + m4, m3 - m4
     even3, odd3 = m5 + m6, m5 - m6
@@ -79,7 +79,7 @@ def _from_points_adjoint(y0: Any, y1: Any, y2: Any, y3: Any) -> Any:
 
 @_compiled
 def transform_images(images: Any, border: int, out: Any) -> None:
-    """Tiles of images with a border of zeros, at the 64 points."""
+    """Fill `out` with the tiles of the images, zero-padded by `border`, evaluated at the 64 points."""
     samples, height, width, channels = images.shape
     down, across = (height + 2 * border - 1) // 4, (width + 2 * border - 1) // 4
     padded = np.zeros((4 * down + 4, 4 * across + 4, channels), F)
@@ -99,30 +99,18 @@ def transform_images(images: Any, border: int, out: Any) -> None:
             for j in range(8):
                 for c in range(channels):
                     (
-                        out[j, t, c],
-                        out[8 + j, t, c],
-                        out[16 + j, t, c],
-                        out[24 + j, t, c],
-                        out[32 + j, t, c],
-                        out[40 + j, t, c],
-                        out[48 + j, t, c],
-                        out[56 + j, t, c],
+                        out[j, t, c], out[8 + j, t, c], out[16 + j, t, c], out[24 + j, t, c],
+                        out[32 + j, t, c], out[40 + j, t, c], out[48 + j, t, c], out[56 + j, t, c]
                     ) = _at_points(
-                        rows[0, j, c],
-                        rows[1, j, c],
-                        rows[2, j, c],
-                        rows[3, j, c],
-                        rows[4, j, c],
-                        rows[5, j, c],
-                        rows[6, j, c],
-                        rows[7, j, c],
-                    )
+                        rows[0, j, c], rows[1, j, c], rows[2, j, c], rows[3, j, c],
+                        rows[4, j, c], rows[5, j, c], rows[6, j, c], rows[7, j, c]
+                    )  # fmt: skip
             t += 1
 
 
 @_compiled
 def transform_images_adjoint(tiles: Any, border: int, images: Any) -> None:
-    """The gradient of images from that of their transformed tiles."""
+    """Fill `images` with their gradient, from the gradient of the transformed tiles."""
     samples, height, width, channels = images.shape
     down, across = (height + 2 * border - 1) // 4, (width + 2 * border - 1) // 4
     padded = np.empty((4 * down + 4, 4 * across + 4, channels), F)
@@ -135,24 +123,12 @@ def transform_images_adjoint(tiles: Any, border: int, images: Any) -> None:
             for j in range(8):
                 for c in range(channels):
                     (
-                        rows[0, j, c],
-                        rows[1, j, c],
-                        rows[2, j, c],
-                        rows[3, j, c],
-                        rows[4, j, c],
-                        rows[5, j, c],
-                        rows[6, j, c],
-                        rows[7, j, c],
+                        rows[0, j, c], rows[1, j, c], rows[2, j, c], rows[3, j, c],
+                        rows[4, j, c], rows[5, j, c], rows[6, j, c], rows[7, j, c]
                     ) = _at_points_adjoint(
-                        tiles[j, t, c],
-                        tiles[8 + j, t, c],
-                        tiles[16 + j, t, c],
-                        tiles[24 + j, t, c],
-                        tiles[32 + j, t, c],
-                        tiles[40 + j, t, c],
-                        tiles[48 + j, t, c],
-                        tiles[56 + j, t, c],
-                    )
+                        tiles[j, t, c], tiles[8 + j, t, c], tiles[16 + j, t, c], tiles[24 + j, t, c],
+                        tiles[32 + j, t, c], tiles[40 + j, t, c], tiles[48 + j, t, c], tiles[56 + j, t, c]
+                    )  # fmt: skip
             for i in range(8):
                 d, r = padded[top + i, left : left + 8], rows[i]
                 for c in range(channels):
@@ -174,7 +150,7 @@ def transform_images_adjoint(tiles: Any, border: int, images: Any) -> None:
 
 @_compiled
 def _tile_of_outputs(products: Any, t: int, columns: Any, y: Any) -> None:
-    """The 4×4 outputs `y` of tile `t`; `columns` is room to work in."""
+    """Fill `y` with the 4×4 outputs of tile `t`; `columns` is a work array."""
     channels = y.shape[2]
     for j in range(8):
         for c in range(channels):
@@ -202,33 +178,21 @@ def _tile_of_outputs_adjoint(y: Any, columns: Any, products: Any, t: int) -> Non
     for j in range(4):
         for c in range(channels):
             (
-                columns[0, j, c],
-                columns[1, j, c],
-                columns[2, j, c],
-                columns[3, j, c],
-                columns[4, j, c],
-                columns[5, j, c],
-                columns[6, j, c],
-                columns[7, j, c],
-            ) = _from_points_adjoint(y[0, j, c], y[1, j, c], y[2, j, c], y[3, j, c])
+                columns[0, j, c], columns[1, j, c], columns[2, j, c], columns[3, j, c],
+                columns[4, j, c], columns[5, j, c], columns[6, j, c], columns[7, j, c]
+            ) = _from_points_adjoint(y[0, j, c], y[1, j, c], y[2, j, c], y[3, j, c])  # fmt: skip
     for i in range(8):
         m, p = columns[i], 8 * i
         for c in range(channels):
             (
-                products[p, t, c],
-                products[p + 1, t, c],
-                products[p + 2, t, c],
-                products[p + 3, t, c],
-                products[p + 4, t, c],
-                products[p + 5, t, c],
-                products[p + 6, t, c],
-                products[p + 7, t, c],
-            ) = _from_points_adjoint(m[0, c], m[1, c], m[2, c], m[3, c])
+                products[p, t, c], products[p + 1, t, c], products[p + 2, t, c], products[p + 3, t, c],
+                products[p + 4, t, c], products[p + 5, t, c], products[p + 6, t, c], products[p + 7, t, c]
+            ) = _from_points_adjoint(m[0, c], m[1, c], m[2, c], m[3, c])  # fmt: skip
 
 
 @_compiled
 def sum_products(products: Any, bias: Any, outputs: Any) -> None:
-    """From products to the convolution itself."""
+    """Fill `outputs` with the convolution, from the products."""
     samples, height, width, channels = outputs.shape
     down, across = (height + 3) // 4, (width + 3) // 4
     columns, y = np.empty((4, 8, channels), F), np.empty((4, 4, channels), F)
@@ -266,7 +230,7 @@ def sum_products_adjoint(gradients: Any, products: Any, bias_gradient: Any) -> N
 
 @_compiled
 def pool_products(products: Any, bias: Any, pooled: Any, passed: Any) -> None:
-    """From products to what remains after the bias, 2×2 max-pooling and ReLU, and which value of each window passed."""
+    """Fill `pooled` with the result of bias, 2×2 max-pooling and ReLU, and `passed` with the index of each maximum."""
     samples, height, width, channels = pooled.shape
     down, across = (height + 1) // 2, (width + 1) // 2
     columns = np.empty((4, 8, channels), F)
@@ -291,7 +255,7 @@ def pool_products(products: Any, bias: Any, pooled: Any, passed: Any) -> None:
                             best, which = value, 3
                         best += bias[c]
                         if best <= F(0.0):
-                            best, which = F(0.0), NOBODY
+                            best, which = F(0.0), NONE_PASSED
                         pooled[n, top + i, left + j, c] = best
                         passed[n, top + i, left + j, c] = which
             t += 1
@@ -318,13 +282,13 @@ def pool_products_adjoint(gradients: Any, passed: Any, products: Any, bias_gradi
                         y[2 * i, 2 * j + 1, c] = value if which == 1 else zero
                         y[2 * i + 1, 2 * j, c] = value if which == 2 else zero
                         y[2 * i + 1, 2 * j + 1, c] = value if which == 3 else zero
-                        bias_gradient[c] += value if which != NOBODY else zero
+                        bias_gradient[c] += value if which != NONE_PASSED else zero
             _tile_of_outputs_adjoint(y, columns, products, t)
             t += 1
 
 
 def kernel_matrix() -> FloatArray:
-    """[64, 25]: takes a 5×5 kernel to the 64 points. Scaled so that the three transforms together give the sum."""
+    """[64, 25]: evaluates a 5×5 kernel at the 64 points, scaled so that the three transforms give the convolution."""
     points = np.array([0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5])
     scales = np.array([1.0, -2 / 9, -2 / 9, 1 / 90, 1 / 90, 32 / 45, 32 / 45])
     line = np.vstack([scales[:, None] * points[:, None] ** np.arange(5), np.eye(5)[4]])
@@ -335,9 +299,9 @@ _KERNEL = torch.from_numpy(kernel_matrix().astype(F))
 
 
 class ConvolvePoolRelu(torch.autograd.Function):
-    """ReLU of 2×2 max-pooling of a 5×5 convolution with padding 2.
+    """5×5 convolution with padding 2, then 2×2 max-pooling, then ReLU.
 
-    Takes float32 images [sample, row, column, channel] on the CPU, of even height and width, and gives the same form.
+    Input and output are float32 [sample, row, column, channel] on the CPU; height and width of the input are even.
     """
 
     @staticmethod
@@ -364,7 +328,7 @@ class ConvolvePoolRelu(torch.autograd.Function):
 
 
 class Convolve(torch.autograd.Function):
-    """A 5×5 convolution without padding, of float32 images [sample, row, column, channel] on the CPU."""
+    """5×5 convolution without padding of float32 images [sample, row, column, channel] on the CPU."""
 
     @staticmethod
     def forward(ctx: Any, images: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -405,7 +369,7 @@ def _products(images: torch.Tensor, points: torch.Tensor, border: int) -> Iterat
 def _products_adjoint(
     images: torch.Tensor, points: torch.Tensor, border: int, to_products: Callable[[slice, FloatArray], None]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Gradients of the images and of the kernel, from that of the products, which `to_products` fills in by blocks."""
+    """Gradients of images and kernel. `to_products` fills in the gradient of the products for each block."""
     _, inputs, outputs = points.shape
     images_gradient, points_gradient = torch.empty_like(images), torch.zeros_like(points)
     for part in _blocks(len(images)):
@@ -424,7 +388,7 @@ def _blocks(samples: int) -> list[slice]:
 
 
 def _work(block: torch.Tensor, points: torch.Tensor, border: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Room for the tiles of a block and for their products."""
+    """Empty tensors for the tiles of a block and for their products."""
     samples, height, width, _ = block.shape
     count = samples * ((height + 2 * border - 1) // 4) * ((width + 2 * border - 1) // 4)
     return torch.empty(64, count, points.shape[1]), torch.empty(64, count, points.shape[2])
