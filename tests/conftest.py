@@ -41,7 +41,7 @@ def tiny_source(monkeypatch: pytest.MonkeyPatch, empty_data_folder: Path) -> Pat
     from qccf.learning.datasets import DATASETS
     from tests.helpers.tiny import TinySource
 
-    monkeypatch.setitem(DATASETS, "tiny", TinySource())
+    monkeypatch.setitem(DATASETS, "tiny", TinySource)
     return empty_data_folder
 
 

@@ -15,4 +15,4 @@ def test_data_lists_checks_and_fetches(capsys) -> None:
     assert "tiny: whole" in capsys.readouterr().out
     assert main(["data", "check", "tiny"]) == 0
     assert main(["data", "check", "nothing"]) == 2
-    assert "'nothing' is not a dataset" in capsys.readouterr().err
+    assert "dataset 'nothing' is not one of" in capsys.readouterr().err

@@ -28,7 +28,7 @@ def _tiny(monkeypatch, tmp_path: Path) -> None:
 
 
 def prepare(monkeypatch, folder: Path) -> None:
-    monkeypatch.setitem(DATASETS, "tiny", TinySource())
+    monkeypatch.setitem(DATASETS, "tiny", TinySource)
     monkeypatch.setenv("QCCF_DATA", str(folder / "data"))
     monkeypatch.setattr("qccf.paper.studies.study_jobs", few_studies)
     monkeypatch.setattr("qccf.paper.experiments.FACTORS", ())  # the tiny federation overrides some of them

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from qccf.cli.main import main
-from qccf.learning.datasets import DATASETS
+from qccf.learning.datasets import require_dataset
 from qccf.learning.datasets.base import DataError
 from tests.helpers.tiny import SETTINGS, tiny_arguments
 
@@ -95,7 +95,7 @@ def test_a_missing_dataset_is_refused_with_one_sentence(capsys, tmp_path: Path) 
     assert captured.err.count("\n") == 1
     assert "emnist" in captured.err
     with pytest.raises(DataError):
-        DATASETS["emnist"].check(tmp_path)
+        require_dataset("emnist", tmp_path)
 
 
 def test_tensorboard_logs_every_number_or_is_refused(tmp_path: Path, capsys, monkeypatch) -> None:

@@ -1,15 +1,15 @@
-"""A small web server on this machine that can misbehave as real ones do, and a listener to what a fetch says."""
+"""A local web server that can misbehave like real ones, and a log of the progress of a download."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Server:
-    """Serves ``files``; can refuse ranges, break off early, or answer a range from elsewhere."""
+    """Serves ``files``. It can ignore ranges, close the connection early, or send a wrong range."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
-        self.asked: list[tuple[str, str | None]] = []
+        self.requests: list[tuple[str, str | None]] = []
         self.ranges = True
         self.break_after: int | None = None
         self.shift = 0
@@ -28,7 +28,7 @@ class Server:
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         name, wanted = handler.path.lstrip("/"), handler.headers.get("Range")
-        self.asked.append((name, wanted))
+        self.requests.append((name, wanted))
         if name not in self.files:
             handler.send_error(404)
             return
@@ -52,7 +52,7 @@ class Server:
         self.thread.join()
 
 
-class Told(list[tuple[str, int, int | None]]):
+class ProgressLog(list[tuple[str, int, int | None]]):
     def __call__(self, what: str, done: int, total: int | None) -> None:
         self.append((what, done, total))
 

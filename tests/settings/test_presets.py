@@ -8,7 +8,7 @@ import pytest
 
 from qccf.cli.main import main
 from qccf.learning.datasets import DATASETS, Dataset
-from qccf.learning.models import count_parameters
+from qccf.learning.models.registry import count_parameters
 from qccf.settings.loading import PRESETS, load_scenario
 
 
@@ -48,7 +48,7 @@ def test_one_planned_round(preset: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("preset", ["femnist", "cifar10", "quick"])
 def test_one_trained_round(preset: str, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("QCCF_DATA", str(tmp_path / "no-data"))
-    monkeypatch.setitem(DATASETS, "cifar10", RandomImages())
+    monkeypatch.setitem(DATASETS, "cifar10", RandomImages)
     assert main(["run", preset, "--rounds", "1", "--out", str(tmp_path / "run")]) == 0
     warned = capsys.readouterr().err
     assert ("Using handwriting instead" in warned) == (preset == "femnist")

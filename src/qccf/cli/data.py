@@ -3,8 +3,12 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qccf.cli.options import Subparsers, add_data_dir
+
+if TYPE_CHECKING:
+    from qccf.learning.datasets import DatasetSource
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -20,7 +24,7 @@ def data_command(options: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from qccf.learning.datasets import DATASETS, DataError, data_folder
+    from qccf.learning.datasets import DATASETS, data_folder, dataset_source
 
     folder = data_folder(options.data_dir)
     console = Console()
@@ -29,13 +33,12 @@ def data_command(options: argparse.Namespace) -> int:
         table.add_column("name", no_wrap=True)
         table.add_column("description")
         table.add_column("present", no_wrap=True)
-        for name, source in DATASETS.items():
-            table.add_row(name, source.description, "yes" if _present(name, folder) else "no")
+        for name in DATASETS:
+            source = dataset_source(name)
+            table.add_row(name, source.description, "yes" if _present(source, folder) else "no")
         console.print(table)
         return 0
-    if options.name not in DATASETS:
-        raise DataError(f"{options.name!r} is not a dataset; known: {', '.join(DATASETS)}.")
-    source = DATASETS[options.name]
+    source = dataset_source(options.name)
     if options.action == "fetch":
         for path in source.fetch(folder, _show_progress):
             console.print(f"{path}", soft_wrap=True, highlight=False)
@@ -44,11 +47,11 @@ def data_command(options: argparse.Namespace) -> int:
     return 0
 
 
-def _present(name: str, folder: Path) -> bool:
-    from qccf.learning.datasets import DATASETS, DataError
+def _present(source: "DatasetSource", folder: Path) -> bool:
+    from qccf.learning.datasets import DataError
 
     try:
-        return bool(DATASETS[name].check(folder))
+        return bool(source.check(folder))
     except DataError:
         return False
 

@@ -1,4 +1,4 @@
-"""CIFAR-10 in its two official forms, in miniature; the pickled one above all in forms that would do harm."""
+"""CIFAR-10 in its two official formats, in miniature; pickles that would run code are refused."""
 
 import os
 import pickle
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qccf.learning.datasets import DATASETS, DataError, load_dataset
+from qccf.learning.datasets import DataError, dataset_source, load_dataset
 from qccf.learning.datasets.cifar10_pickle import read_python_batch
 
 RNG = np.random.default_rng(5)
@@ -28,7 +28,7 @@ def photographs(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def python2_pickle(rows: np.ndarray, labels: np.ndarray) -> bytes:
-    """The bytes that Python 2 wrote for the official batches, instruction by instruction."""
+    """The bytes that Python 2 wrote for the official batches, opcode by opcode."""
     raw = rows.tobytes()
     head = b"\x80\x02}q\x01(U\x0bbatch_labelq\x02U\x15training batch 1 of 5q\x03U\x06labelsq\x04]q\x05("
     array = (
@@ -74,17 +74,17 @@ def test_cifar10(write, suffix, subfolder, own_folder, tmp_path):
     assert dataset.train_images.flags.writeable
     assert dataset.test_images.flags.writeable
     assert (dataset.num_classes, dataset.class_names[6], dataset.train_writers) == (10, "frog", None)
-    lines = DATASETS["cifar10"].check(tmp_path)
+    lines = dataset_source("cifar10").check(tmp_path)
     assert [line.split(": ")[1] for line in lines] == ["2 photographs; checksum DIFFERS"] * 6
 
 
-def test_column_order_is_obeyed():
+def test_arrays_in_column_order_are_read():
     _, rows, labels = photographs(2)
     got, _ = read_python_batch(Path("x"), python3_pickle(np.asfortranarray(rows), labels))
     np.testing.assert_array_equal(got, rows)
 
 
-class Trap:
+class RunsCode:
     def __init__(self, call: object, *arguments: object) -> None:
         self.reduced = (call, arguments)
 
@@ -94,11 +94,11 @@ class Trap:
 
 @pytest.mark.parametrize("protocol", [0, 2, 4])
 @pytest.mark.parametrize("call", [os.mkdir, eval, getattr, np.load, np.ndarray])
-def test_a_pickle_that_would_run_something_is_refused(call, protocol, tmp_path):
+def test_a_pickle_that_would_run_code_is_refused(call, protocol, tmp_path):
     arguments = {eval: (f"__import__('os').mkdir({str(tmp_path / 'ran')!r})",), np.ndarray: ((2, 3072), "u1")}
-    trap = pickle.dumps({b"data": Trap(call, *arguments.get(call, (str(tmp_path / "ran"),)))}, protocol=protocol)
-    with pytest.raises(DataError, match="is no CIFAR-10 batch"):
-        read_python_batch(Path("x"), trap)
+    harmful = pickle.dumps({b"data": RunsCode(call, *arguments.get(call, (str(tmp_path / "ran"),)))}, protocol=protocol)
+    with pytest.raises(DataError, match="is not a CIFAR-10 batch"):
+        read_python_batch(Path("x"), harmful)
     assert not (tmp_path / "ran").exists()
 
 
@@ -108,20 +108,20 @@ ROWS, LABELS = photographs(3)[1:]
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"", "is no CIFAR-10 batch"),
-        (python2_pickle(ROWS, LABELS)[:-3000], "is no CIFAR-10 batch"),
+        (b"", "is not a CIFAR-10 batch"),
+        (python2_pickle(ROWS, LABELS)[:-3000], "is not a CIFAR-10 batch"),
         (b"\x80\x02}r\xff\xff\xff\xff.", "memo of 4294967295"),
         (b"\x80\x02cos\nsystem\nU\x04true\x85R.", "'os.system'"),
         (b"\x80\x02c_codecs\nencode\n}U\x01xU\x01ysb.", "changed codec"),
         (b"\x80\x02cnumpy\nndarray\n}U\x01xU\x01ysb.", "changed ndarray"),
         (b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x05\x00\x00\x00rot13\x86R.", "other than latin1"),
-        (pickle.dumps({}, protocol=4), "the instruction MEMOIZE"),
-        (pickle.dumps([1], protocol=2), "holds a list, not a dictionary"),
-        (pickle.dumps({"labels": [0], "data": "text"}, protocol=2), "'data' is no array"),
-        (pickle.dumps({"labels": [10], "data": ROWS[:1]}, protocol=2), "no list of 0..9"),
+        (pickle.dumps({}, protocol=4), "the opcode MEMOIZE"),
+        (pickle.dumps([1], protocol=2), "contains a list, not a dictionary"),
+        (pickle.dumps({"labels": [0], "data": "text"}, protocol=2), "'data' is not an array"),
+        (pickle.dumps({"labels": [10], "data": ROWS[:1]}, protocol=2), "not a list of 0..9"),
         (python3_pickle(ROWS, LABELS[:2]), r"of \(3, 3072\), not bytes of \(2, 3072\)"),
         (python3_pickle(ROWS.astype(np.int16), LABELS), "'i2' of"),
-        (python3_pickle(ROWS.astype(object), LABELS), "is no"),
+        (python3_pickle(ROWS.astype(object), LABELS), "is not"),
         (python2_pickle(ROWS, LABELS).replace(b"M\x03\x00M\x00\x0c", b"M\x04\x00M\x00\x0c"), r"of \(4, 3072\)"),
         (python2_pickle(ROWS[:0], LABELS), "has 0 bytes for 3 photographs"),
     ],
@@ -143,7 +143,7 @@ def test_a_broken_binary_batch_is_refused(content, complaint, tmp_path):
         load_dataset("cifar10", tmp_path)
 
 
-def test_an_absurdly_long_batch_is_refused_unread(tmp_path):
+def test_an_extremely_large_batch_is_refused_without_reading_it(tmp_path):
     for name in BATCHES:
         with (tmp_path / f"{name}.bin").open("wb") as stream:
             stream.truncate(10**12)

@@ -1,4 +1,4 @@
-"""Every dataset in every form it comes in, in miniature, and the same files broken in every way we thought of."""
+"""Datasets in all their file formats, in miniature, and many kinds of broken files."""
 
 import gzip
 import io
@@ -11,7 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qccf.learning.datasets import DATASETS, DataError, Dataset, data_folder, load_dataset, mnist, npz
+from qccf.core.errors import ConfigError
+from qccf.learning.datasets import (
+    DataError,
+    Dataset,
+    data_folder,
+    dataset_source,
+    load_dataset,
+    mnist_files,
+    npz,
+    require_dataset,
+)
 from qccf.learning.datasets.base import CHARACTERS, checked
 from qccf.learning.datasets.idx import idx_sha256, read_idx
 from qccf.learning.datasets.splits import held_out
@@ -40,7 +50,7 @@ def save_npz(path: Path, **arrays: np.ndarray) -> Path:
     return path
 
 
-# --- the promise --------------------------------------------------------------------------------------------------
+# --- checks of a dataset ------------------------------------------------------------------------------------------
 
 
 def tiny(**changes: object) -> Dataset:
@@ -62,23 +72,23 @@ def tiny(**changes: object) -> Dataset:
         ({"test_labels": np.array([-1, 1, 2])}, "-1 to 2"),
         ({"test_images": np.zeros((0, 28, 28), np.uint8), "test_labels": np.zeros(0, np.int64)}, "above 0"),
         ({"train_writers": np.array([0, 2, 2])}, "without gaps"),
-        ({"train_writers": np.array([0, 1])}, "give one each"),
+        ({"train_writers": np.array([0, 1])}, "give one writer per sample"),
         ({"class_names": ("a", "b", "b")}, "repeat"),
     ],
 )
-def test_a_broken_promise_is_named(changes, complaint):
+def test_an_invalid_dataset_is_refused(changes, complaint):
     with pytest.raises(DataError, match=complaint):
         checked(tiny(**changes))
 
 
-def test_a_whole_dataset_passes():
-    whole = tiny()
-    assert checked(whole) is whole
-    assert whole.num_classes == 3
+def test_a_valid_dataset_passes():
+    valid = tiny()
+    assert checked(valid) is valid
+    assert valid.num_classes == 3
     assert checked(tiny(train_writers=None)).train_writers is None
 
 
-def test_data_folder_prefers_what_was_said_last(monkeypatch, tmp_path):
+def test_data_folder_is_the_argument_else_the_variable_else_the_cache(monkeypatch, tmp_path):
     monkeypatch.delenv("QCCF_DATA", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
@@ -91,17 +101,25 @@ def test_data_folder_prefers_what_was_said_last(monkeypatch, tmp_path):
 
 
 def test_unknown_dataset_names_the_known_ones(tmp_path):
-    with pytest.raises(DataError, match=r"'letters' is unknown; choose one of .*emnist, femnist, mnist, fashion-mnist"):
+    with pytest.raises(ConfigError, match=r"dataset 'letters' is not one of .*emnist, femnist, mnist, fashion-mnist"):
         load_dataset("letters", tmp_path)
 
 
+def test_a_users_own_dataset_is_loaded_and_checked(tmp_path):
+    name = "tests.helpers.tiny:TinySource"
+    assert load_dataset(name, tmp_path).num_classes == 10
+    require_dataset(name, tmp_path)
+    with pytest.raises(ConfigError, match="has no load, no fetch, no check"):
+        load_dataset("tests.helpers.tiny:Tiny", tmp_path)
+
+
 @pytest.mark.parametrize("name", ["emnist", "femnist", "mnist", "fashion-mnist", "cifar10"])
-def test_an_empty_folder_says_where_to_put_what(name, tmp_path):
-    assert DATASETS[name].name == name
-    assert DATASETS[name].description
-    for act in (lambda: load_dataset(name, tmp_path), lambda: DATASETS[name].check(tmp_path)):
+def test_the_error_for_an_empty_folder_says_where_to_put_the_files(name, tmp_path):
+    assert dataset_source(name).name == name
+    assert dataset_source(name).description
+    for read in (load_dataset, require_dataset):
         with pytest.raises(DataError, match=str(tmp_path / name)):
-            act()
+            read(name, tmp_path)
 
 
 # --- idx ----------------------------------------------------------------------------------------------------------
@@ -109,7 +127,7 @@ def test_an_empty_folder_says_where_to_put_what(name, tmp_path):
 
 def put_mnist(folder: Path, suffix: str) -> tuple[np.ndarray, ...]:
     arrays = (grey(5), np.array([3, 1, 4, 1, 5], np.uint8), grey(2), np.array([9, 0], np.uint8))
-    for file, values in zip(mnist.MNIST_FILES, arrays, strict=True):
+    for file, values in zip(mnist_files.MNIST_FILES, arrays, strict=True):
         put(folder / (file.name + suffix), idx_bytes(values))
     return arrays
 
@@ -123,10 +141,10 @@ def test_idx_files(name, suffix, own_folder, tmp_path):
     loaded = (dataset.train_images, dataset.train_labels, dataset.test_images, dataset.test_labels)
     for got, wanted in zip(loaded, arrays, strict=True):
         np.testing.assert_array_equal(got, wanted)
-    assert dataset.train_images.flags.writeable  # torch warns about anything else
+    assert dataset.train_images.flags.writeable  # torch warns about read-only arrays
     assert (dataset.name, dataset.num_classes, dataset.train_writers, dataset.synthetic) == (name, 10, None, False)
     assert dataset.source.startswith({"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}[name])
-    lines = DATASETS[name].check(tmp_path)
+    lines = dataset_source(name).check(tmp_path)
     assert [line.split(": ")[1] for line in lines] == [
         "5 × 28 × 28; checksum DIFFERS", "5; checksum DIFFERS", "2 × 28 × 28; checksum DIFFERS", "2; checksum DIFFERS",
     ]  # fmt: skip
@@ -134,10 +152,10 @@ def test_idx_files(name, suffix, own_folder, tmp_path):
 
 def test_the_checksum_is_that_of_the_unpacked_file(tmp_path, monkeypatch):
     arrays = put_mnist(tmp_path, ".gz")
-    files = tuple(replace(f, sha256=idx_sha256(v)) for f, v in zip(mnist.MNIST_FILES, arrays, strict=True))
-    monkeypatch.setattr(mnist, "MNIST_FILES", files)
-    assert all(line.endswith("checksum matches") for line in DATASETS["mnist"].check(tmp_path))
-    with pytest.raises(DataError, match="holds MNIST, not fashion-mnist"):  # the two share their file names
+    files = tuple(replace(f, sha256=idx_sha256(v)) for f, v in zip(mnist_files.MNIST_FILES, arrays, strict=True))
+    monkeypatch.setattr(mnist_files, "MNIST_FILES", files)
+    assert all(line.endswith("checksum matches") for line in dataset_source("mnist").check(tmp_path))
+    with pytest.raises(DataError, match="contains MNIST, not fashion-mnist"):  # both have the same file names
         load_dataset("fashion-mnist", tmp_path)
 
 
@@ -147,16 +165,16 @@ IMAGES = idx_bytes(grey(3))
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"", "begins with nothing, not 00000803"),
-        (b"\x1f\x8b\x08\x00" + IMAGES[4:], "begins with 1f8b0800"),
-        (idx_bytes(np.arange(3, dtype=np.uint8)), "begins with 00000801"),
+        (b"", "starts with nothing, but idx bytes with 3 axes start with 00000803"),
+        (b"\x1f\x8b\x08\x00" + IMAGES[4:], "starts with 1f8b0800"),
+        (idx_bytes(np.arange(3, dtype=np.uint8)), "starts with 00000801"),
         (IMAGES[:9], "within its header after 9 bytes"),
-        (IMAGES[:-1], "states 2352 bytes of data but only 2351"),
+        (IMAGES[:-1], "states 2352 bytes of data but 2351"),
         (IMAGES + b"x", "states 2352 bytes of data but more follow"),
         (bytes([0, 0, 8, 3]) + struct.pack(">3I", 2**32 - 1, 28, 28), "beyond 2000000 samples"),
-        (bytes([0, 0, 8, 3]) + struct.pack(">3I", 1, 2**16, 2**16), "1024 pixels a side"),
-        (bytes([0, 0, 8, 3]) + struct.pack(">3I", 2_000_000, 1024, 1024), "bytes; fetch"),
-        (bytes([0, 0, 8, 3]) + struct.pack(">3I", 3, 0, 28), "pixels a side"),
+        (bytes([0, 0, 8, 3]) + struct.pack(">3I", 1, 2**16, 2**16), "1024 pixels per side"),
+        (bytes([0, 0, 8, 3]) + struct.pack(">3I", 2_000_000, 1024, 1024), "bytes; download"),
+        (bytes([0, 0, 8, 3]) + struct.pack(">3I", 3, 0, 28), "pixels per side"),
     ],
 )
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -165,7 +183,7 @@ def test_a_broken_idx_file_is_refused(content, complaint, suffix, tmp_path):
         read_idx(put(tmp_path / f"images{suffix}", content), 3)
 
 
-def test_too_many_labels_are_refused_by_their_number(tmp_path):
+def test_too_many_labels_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"\(2000001,\), beyond 2000000 samples"):
         read_idx(put(tmp_path / "labels", bytes([0, 0, 8, 1]) + struct.pack(">I", 2_000_001)), 1)
 
@@ -215,7 +233,7 @@ def writers_arrays() -> dict[str, np.ndarray]:
 def test_mnist_with_writers(tmp_path):
     arrays = writers_arrays()
     save_npz(tmp_path / "mnist_writers.npz", **arrays)
-    put_mnist(tmp_path / "mnist", "")  # writers are worth more than the nearer folder
+    put_mnist(tmp_path / "mnist", "")  # the archive with writers is preferred even to files in the dataset's own folder
     dataset = load_dataset("mnist", tmp_path)
     np.testing.assert_array_equal(dataset.train_images, arrays["x_train"])
     np.testing.assert_array_equal(dataset.train_writers, [2, 0, 2, 1])
@@ -223,7 +241,7 @@ def test_mnist_with_writers(tmp_path):
     np.testing.assert_array_equal(dataset.test_images, arrays["x_test"])
     np.testing.assert_array_equal(dataset.test_labels, [5, 6])
     assert "writer" in dataset.source
-    (line,) = DATASETS["mnist"].check(tmp_path)
+    (line,) = dataset_source("mnist").check(tmp_path)
     assert line.endswith("4 + 2 digits, 3 training writers; checksum DIFFERS")
 
 
@@ -244,9 +262,9 @@ def test_a_broken_npz_is_refused(tmp_path, monkeypatch):
 
     arrays = writers_arrays()
     save_npz(path, **{key: value for key, value in arrays.items() if key != "writer_train"})
-    refused("holds no 'writer_train'")
+    refused("has no 'writer_train'")
     save_npz(path, **arrays | {"y_train": np.array([print, len], dtype=object)})
-    refused("y_train holds object, not integers")
+    refused("y_train contains object, not integers")
     save_npz(path, **arrays | {"x_train": np.zeros((4, 28, 28), np.int16)})
     refused("images are int16")
     save_npz(path, **arrays | {"y_test": np.array(["5", "6"])})
@@ -254,14 +272,14 @@ def test_a_broken_npz_is_refused(tmp_path, monkeypatch):
     save_npz(path, **arrays)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    refused("no whole npz")
+    refused("not a complete npz")
     path.write_bytes(whole)
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": (10**9, 28, 28)})
     rewrite_member(path, "x_train.npy", header.getvalue() + bytes(784))
-    refused("x_train states 784000000000 bytes but 784 follow")
+    refused("x_train states 784000000000 bytes but has 784")
     rewrite_member(path, "x_train.npy", b"\x93NUMPY\x09\x00" + header.getvalue()[8:])
-    refused("unknown npy version|no whole npz")
+    refused("unknown npy version|not a complete npz")
     monkeypatch.setattr(npz, "_BYTES_MAX", 100)
     path.write_bytes(whole)
     refused("bytes of arrays, above the limit of 100")
@@ -275,19 +293,19 @@ def test_a_broken_npz_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 @pytest.mark.parametrize("place", ["emnist", "emnist/gzip", "."])
-def test_emnist_idx_is_set_upright(suffix, place, tmp_path):
+def test_emnist_idx_images_are_transposed(suffix, place, tmp_path):
     arrays = {"train-images-idx3": grey(3), "train-labels-idx1": np.array([0, 61, 35], np.uint8),
               "test-images-idx3": grey(2), "test-labels-idx1": np.array([10, 36], np.uint8)}  # fmt: skip
     for part, values in arrays.items():
         put(tmp_path / place / f"emnist-byclass-{part}-ubyte{suffix}", idx_bytes(values))
     dataset = load_dataset("emnist", tmp_path)
-    for image, lying in zip(dataset.train_images, arrays["train-images-idx3"], strict=True):
-        np.testing.assert_array_equal(image, lying.T)
+    for image, stored in zip(dataset.train_images, arrays["train-images-idx3"], strict=True):
+        np.testing.assert_array_equal(image, stored.T)
     np.testing.assert_array_equal(dataset.test_images[1], arrays["test-images-idx3"][1].T)
     assert [dataset.class_names[label] for label in dataset.train_labels] == ["0", "z", "Z"]
     assert [dataset.class_names[label] for label in dataset.test_labels] == ["A", "a"]
     assert dataset.train_writers is None
-    lines = DATASETS["emnist"].check(tmp_path)
+    lines = dataset_source("emnist").check(tmp_path)
     assert len(lines) == 4
     assert "3 × 28 × 28; sha256" in lines[0]
 
@@ -305,7 +323,7 @@ def test_emnist_npz_holds_out_a_seventh_of_each_class(tmp_path):
     np.testing.assert_array_equal(first.test_images, again.test_images)
     assert not np.array_equal(first.test_images, other.test_images)
     assert "seed 1" in first.source
-    assert DATASETS["emnist"].check(tmp_path)[0].endswith("78 characters without a split; checksum DIFFERS")
+    assert dataset_source("emnist").check(tmp_path)[0].endswith("78 characters without a split; checksum DIFFERS")
 
 
 def test_emnist_npz_with_other_classes_is_refused(tmp_path):
@@ -318,14 +336,14 @@ def test_emnist_npz_with_other_classes_is_refused(tmp_path):
         load_dataset("emnist", tmp_path)
 
 
-def test_held_out_leaves_both_parts_something():
+def test_held_out_leaves_samples_in_both_parts():
     groups = np.array([5, 0, 0, 5, 5, 9, 0])
     in_test = held_out(groups, 0.1, seed=3, name="x")
     assert in_test[groups == 9].tolist() == [False]
     assert in_test[groups == 0].sum() == in_test[groups == 5].sum() == 1
 
 
-# --- the real files, where they are -------------------------------------------------------------------------------
+# --- the real files, if they are present --------------------------------------------------------------------------
 
 REAL = {
     "mnist_writers.npz": ("mnist", 60_000, 10_000, 539),
@@ -341,4 +359,4 @@ def test_the_real_files(file):
     assert (None if dataset.train_writers is None else dataset.train_writers.max() + 1) == num_writers
     assert np.unique(dataset.test_labels).size == dataset.num_classes
     assert dataset.train_images[:, 0, 0].mean() < 1  # bright ink on 0
-    assert DATASETS[name].check(SHARED)[0].endswith("checksum matches")
+    assert dataset_source(name).check(SHARED)[0].endswith("checksum matches")

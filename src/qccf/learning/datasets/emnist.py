@@ -10,13 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qccf.core.files import write_whole
-from qccf.learning.datasets.base import CHARACTERS, DataError, Dataset, Progress, first_present, places
+from qccf.learning.datasets.base import (
+    CHARACTERS,
+    DataError,
+    Dataset,
+    DownloadProgress,
+    compared,
+    first_present,
+    places,
+)
 from qccf.learning.datasets.fetch import download, file_digest, make_folder
 from qccf.learning.datasets.idx import idx_sha256, read_idx
 from qccf.learning.datasets.npz import grey_images, integers, read_npz
 from qccf.learning.datasets.splits import held_out
 
-# As many to test as in the official split of ByClass, 116,323 of 814,255.
+# The fraction of the official split of ByClass: 116,323 of 814,255.
 _TEST_FRACTION = 1 / 7
 
 ADDRESSES = (
@@ -38,21 +46,19 @@ _IDX_FILES = (
 
 
 class EmnistSource:
-    """The official idx files where they are there, else the test split alone as an npz archive."""
+    """The official idx files if they exist, else an npz archive of the official test split alone."""
 
     name = "emnist"
     description = "EMNIST ByClass: handwritten characters 28 × 28 in 62 classes (0-9 A-Z a-z), writers unknown"
 
     def load(self, folder: Path, *, seed: int) -> Dataset:
-        """The official split of the idx files; of the npz, one seventh of each class drawn by ``seed``."""
+        """The official split of the idx files. For the npz archive ``seed`` draws the test part."""
         if (paths := _idx_paths(folder)) is not None:
             return _load_idx(paths)
-        if (path := first_present(places(folder, self.name), NPZ_FILE)) is not None:
-            return _load_npz(path, seed)
-        raise DataError(_missing(folder))
+        return _load_npz(_npz_path(folder), seed)
 
-    def fetch(self, folder: Path, progress: Progress) -> list[Path]:
-        """The four ByClass files out of NIST's archive; the other five splits in it are left there."""
+    def fetch(self, folder: Path, progress: DownloadProgress) -> list[Path]:
+        """The four ByClass files from NIST's archive, without the other splits in it."""
         target = folder / self.name
         if (paths := _idx_paths(folder)) is not None:
             progress(f"{self.name}: already in {paths[0].parent}", 0, None)
@@ -68,7 +74,7 @@ class EmnistSource:
                 reason = error
         else:
             raise DataError(
-                f"{self.name}: NIST cannot be reached ({reason}) and no package registry holds the archive; download"
+                f"{self.name}: NIST cannot be reached ({reason}) and no package registry has the archive; download"
                 f" gzip.zip elsewhere and put its emnist-byclass-*.gz files, or {NPZ_FILE}, into {target}."
             ) from reason
         written = _unpack(archive, target)
@@ -76,7 +82,7 @@ class EmnistSource:
         return written
 
     def check(self, folder: Path) -> list[str]:
-        """What is there; NIST publishes a checksum of the archive only, which `fetch` has verified."""
+        """The files found. NIST publishes only a checksum of the archive, which `fetch` verifies."""
         if (paths := _idx_paths(folder)) is not None:
             lines = []
             for idx_path, (_, num_axes) in zip(paths, _IDX_FILES, strict=True):
@@ -84,22 +90,22 @@ class EmnistSource:
                 shape = " × ".join(str(length) for length in values.shape)
                 lines.append(f"{idx_path}: {shape}; sha256 {idx_sha256(values)[:16]}, no published checksum to compare")
             return lines
-        if (path := first_present(places(folder, self.name), NPZ_FILE)) is not None:
-            matches = "matches" if file_digest(path, "sha256") == _NPZ_SHA256 else "DIFFERS"
-            return [f"{path}: {len(_read_npz(path)[1])} characters without a split; checksum {matches}"]
-        raise DataError(_missing(folder))
+        path = _npz_path(folder)
+        matches = compared(file_digest(path, "sha256"), _NPZ_SHA256)
+        return [f"{path}: {len(_read_npz(path)[1])} characters without a split; {matches}"]
 
 
-def _missing(folder: Path) -> str:
-    """What to do when neither form is there."""
-    return (
-        f"emnist: {folder} holds neither the four emnist-byclass-*-ubyte[.gz] files nor {NPZ_FILE}; fetch emnist, or"
-        f" put them into {folder / 'emnist'}."
-    )
+def _npz_path(folder: Path) -> Path:
+    if (path := first_present(places(folder, "emnist"), NPZ_FILE)) is None:
+        raise DataError(
+            f"emnist: {folder} contains neither the four emnist-byclass-*-ubyte[.gz] files nor {NPZ_FILE}; run"
+            f" qccf data fetch emnist, or put them into {folder / 'emnist'}."
+        )
+    return path
 
 
 def _idx_paths(folder: Path) -> list[Path] | None:
-    """The four idx files if one folder holds them all; `gzip` is what unpacking NIST's archive by hand leaves."""
+    """The four idx files if one folder contains all of them. Unpacking NIST's archive by hand creates `gzip`."""
     for place in places(folder, "emnist", "gzip"):
         found = [first_present([place], name, f"{name}.gz") for name, _ in _IDX_FILES]
         paths = [path for path in found if path is not None]
@@ -109,7 +115,7 @@ def _idx_paths(folder: Path) -> list[Path] | None:
 
 
 def _load_idx(paths: list[Path]) -> Dataset:
-    """The official split. The official images lie on their side (rows and columns swapped), which is undone here."""
+    """The official split. Rows and columns of the official images are swapped, which is corrected here."""
     train_images, train_labels, test_images, test_labels = (
         read_idx(path, num_axes) for path, (_, num_axes) in zip(paths, _IDX_FILES, strict=True)
     )
@@ -123,18 +129,18 @@ def _load_idx(paths: list[Path]) -> Dataset:
 
 
 def _read_npz(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Images (already upright) and labels, once the archive's classes are those we name."""
+    """Images (already upright) and labels. Raises if the archive's classes are not `CHARACTERS`."""
     images, labels, classes = read_npz(path, "x", "y", "classes")
     if tuple(str(name) for name in classes.reshape(-1)) != CHARACTERS:
         raise DataError(f"{path}: its {classes.size} classes are not 0-9 A-Z a-z in this order; reorder its labels.")
     upright, numbers = grey_images(path, images), integers(path, labels)
     if len(upright) != len(numbers):
-        raise DataError(f"{path}: {len(upright)} images but {len(numbers)} labels; fetch the file again.")
+        raise DataError(f"{path}: {len(upright)} images but {len(numbers)} labels; download the file again.")
     return upright, numbers
 
 
 def _load_npz(path: Path, seed: int) -> Dataset:
-    """The official test split alone, split once more so that what is tested on is never trained on."""
+    """The official test split, split again into training and test samples."""
     images, labels = _read_npz(path)
     in_test = held_out(labels, _TEST_FRACTION, seed=seed, name="emnist")
     return _dataset(
@@ -154,7 +160,6 @@ def _dataset(
     *,
     source: str,
 ) -> Dataset:
-    """What both forms have in common."""
     return Dataset(
         name="emnist",
         train_images=train_images,
@@ -169,7 +174,7 @@ def _dataset(
 
 
 def _unpack(archive: Path, target: Path) -> list[Path]:
-    """The four ByClass members of NIST's archive, by name and below a size, so that no path of its own is obeyed."""
+    """The four ByClass files of NIST's archive, read by name with a size limit, so that no path in it is used."""
     written = []
     try:
         with zipfile.ZipFile(archive) as packed:

@@ -1,4 +1,4 @@
-"""FEMNIST: characters of NIST SD19 by writer, as LEAF's scripts leave them (JSON) or as parquet files."""
+"""FEMNIST: characters of NIST SD19 by writer, from the JSON files of LEAF's scripts or from parquet files."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,18 +6,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.learning.datasets.base import CHARACTERS, SAMPLES_MAX, DataError, Dataset, Progress, numbered, places
+from qccf.learning.datasets.base import CHARACTERS, SAMPLES_MAX, DataError, Dataset, DownloadProgress, numbered, places
 from qccf.learning.datasets.femnist_leaf import read_leaf
 from qccf.learning.datasets.femnist_parquet import read_parquet
 from qccf.learning.datasets.splits import held_out
 
-# LEAF's own default: a tenth of each writer's samples is tested on.
+# LEAF's default: a tenth of each writer's samples are test samples.
 _TEST_FRACTION = 0.1
 
 
 @dataclass(frozen=True)
 class _Files:
-    """Files of one form; ``test`` is empty where the form comes without a split."""
+    """Files of one format. ``test`` is empty if they contain no split."""
 
     form: str
     train: list[Path]
@@ -25,13 +25,13 @@ class _Files:
 
 
 class FemnistSource:
-    """The paper's first dataset, each client a writer."""
+    """The paper's first dataset, in which each client is a writer."""
 
     name = "femnist"
-    description = "FEMNIST: handwritten characters 28 × 28 in 62 classes (0-9 A-Z a-z) with the writer of each"
+    description = "FEMNIST: handwritten characters 28 × 28 in 62 classes (0-9 A-Z a-z) with their writers"
 
     def load(self, folder: Path, *, seed: int) -> Dataset:
-        """The files' own split, else a tenth of each writer's samples drawn by ``seed``."""
+        """The split of the files; if they have none, ``seed`` draws a tenth of each writer's samples to test."""
         files = _find(folder)
         images, labels, writers = _read(files.form, files.train)
         if files.test:
@@ -54,8 +54,8 @@ class FemnistSource:
             source=f"FEMNIST ({files.form}, {split}): real handwritten characters by known writers",
         )
 
-    def fetch(self, folder: Path, progress: Progress) -> list[Path]:
-        """What is there already; otherwise how to get it, because no address serves LEAF's FEMNIST ready made."""
+    def fetch(self, folder: Path, progress: DownloadProgress) -> list[Path]:
+        """The existing files, or an error that explains how to build them, because they cannot be downloaded."""
         try:
             files = _find(folder)
         except DataError as error:
@@ -68,7 +68,7 @@ class FemnistSource:
         return files.train + files.test
 
     def check(self, folder: Path) -> list[str]:
-        """What every file holds; LEAF's output depends on its settings, so there is no checksum to compare."""
+        """The content of every file. LEAF's output depends on its settings, so there is no checksum to compare."""
         files = _find(folder)
         lines = []
         for part, paths in (("train", files.train), ("test", files.test)):
@@ -83,13 +83,13 @@ class FemnistSource:
 
 
 def _find(folder: Path) -> _Files:
-    """The first form that is there: LEAF split into folders, LEAF split by file name or not at all, parquet."""
+    """The first format found: LEAF split into folders, LEAF split by file name or without a split, parquet."""
     for place in places(folder, "femnist", "data", "data/all_data", "all_data"):
         train, test = sorted((place / "train").glob("*.json")), sorted((place / "test").glob("*.json"))
         if train and test:
             return _Files("LEAF JSON", train, test)
         together = sorted(place.glob("all_data_*.json"))
-        # LEAF ends the names of split files in _train_<parameters> and _test_<parameters>.
+        # LEAF's names of split files end in _train_<parameters> and _test_<parameters>.
         test = [path for path in together if "_test_" in path.name]
         train = [path for path in together if "_train_" in path.name]
         if train and test:
@@ -97,17 +97,17 @@ def _find(folder: Path) -> _Files:
         if together and not train and not test:
             return _Files("LEAF JSON", together, [])
     for place in places(folder, "femnist", "data"):
-        # Parquet files in the common folder may be anybody's; there only those called femnist count.
+        # Parquet files in the common folder may belong to another dataset, so only femnist*.parquet is read there.
         if packed := sorted(place.glob("femnist*.parquet" if place == folder else "*.parquet")):
             return _Files("parquet", packed, [])
     raise DataError(
-        f"femnist: {folder} holds neither LEAF's all_data_*.json (in train/ and test/, or together) nor *.parquet;"
-        f" put them into {folder / 'femnist'}."
+        f"femnist: {folder} contains neither LEAF's all_data_*.json (in train/ and test/, or together) nor *.parquet;"
+        f" put them into {folder / 'femnist'} (qccf data fetch femnist explains how to build them)."
     )
 
 
 def _read(form: str, paths: list[Path]) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.str_]]:
-    """Images, labels and writers' names of several files, one after the other."""
+    """Images, labels and writers' names of several files, concatenated."""
     reader = read_leaf if form == "LEAF JSON" else read_parquet
     parts = []
     total = 0
@@ -116,9 +116,9 @@ def _read(form: str, paths: list[Path]) -> tuple[NDArray[np.uint8], NDArray[np.i
         total += len(parts[-1][1])
         if total > SAMPLES_MAX:
             raise DataError(
-                f"{path}: brings femnist to {total} samples, above {SAMPLES_MAX}; remove what is not its own."
+                f"{path}: brings femnist to {total} samples, above {SAMPLES_MAX}; remove files of other datasets."
             )
     images, labels, writers = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     if len(labels) == 0:
-        raise DataError(f"{paths[0].parent}: its {len(paths)} {form} files hold no sample; build them again.")
+        raise DataError(f"{paths[0].parent}: its {len(paths)} {form} files contain no sample; build them again.")
     return images, labels, writers

@@ -1,4 +1,4 @@
-"""NumPy archives from strangers: sizes are checked before anything is unpacked, and nothing is ever unpickled."""
+"""Reader for NumPy archives. Files are treated as hostile: sizes are checked before unpacking; pickles are refused."""
 
 import math
 import zipfile
@@ -8,36 +8,32 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.learning.datasets.base import DataError
+from qccf.learning.datasets.base import DataError, reading
 
 _BYTES_MAX = 2 * 1024**3
 
 
 def read_npz(path: Path, *keys: str) -> list[NDArray[np.generic]]:
-    """The arrays named ``keys``, each with as many bytes as its header states, and together below 2 GiB."""
+    """The arrays named ``keys``, each with as many bytes as its header states, and together at most 2 GiB."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with reading(path), zipfile.ZipFile(path) as archive:
             stated = sum(_stated_bytes(path, archive, key) for key in keys)
-        if stated > _BYTES_MAX:
-            raise DataError(
-                f"{path}: states {stated} bytes of arrays, above the limit of {_BYTES_MAX}; fetch it again."
-            )
-        with np.load(path, allow_pickle=False) as arrays:
-            return [np.asarray(arrays[key]) for key in keys]
+            if stated > _BYTES_MAX:
+                raise DataError(
+                    f"{path}: states {stated} bytes of arrays, above the limit of {_BYTES_MAX}; download it again."
+                )
+            with np.load(path, allow_pickle=False) as arrays:
+                return [np.asarray(arrays[key]) for key in keys]
     except KeyError as error:
-        raise DataError(f"{path}: holds no {error}; it must hold {', '.join(keys)}.") from error
+        raise DataError(f"{path}: has no {error}; it must have {', '.join(keys)}.") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise DataError(f"{path}: is no whole npz archive ({error}); fetch the file again.") from error
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be read ({error.strerror or error}); check the file and its rights."
-        ) from error
+        raise DataError(f"{path}: is not a complete npz archive ({error}); download it again.") from error
 
 
 def _stated_bytes(path: Path, archive: zipfile.ZipFile, key: str) -> int:
-    """Bytes of one array, once its header and the archive's directory agree on them.
+    """Size of one array. Raises if its header and the archive's directory state different sizes.
 
-    NumPy allocates by the header, zipfile unpacks by the directory: a hostile file could lie in either.
+    NumPy allocates memory by the header and zipfile unpacks by the directory, so both must be right.
     """
     try:
         member = archive.getinfo(f"{key}.npy")
@@ -50,28 +46,28 @@ def _stated_bytes(path: Path, archive: zipfile.ZipFile, key: str) -> int:
             (2, 0): np.lib.format.read_array_header_2_0,
         }.get(version)
         if read_header is None:
-            raise DataError(f"{path}: array {key} has the unknown npy version {version}; save it with NumPy again.")
+            raise DataError(f"{path}: array {key} has the unknown npy version {version}; save it again with NumPy.")
         shape, _, dtype = read_header(stream)
         header_bytes = stream.tell()
     if dtype.hasobject or dtype.kind not in "uiU":
-        raise DataError(f"{path}: array {key} holds {dtype}, not integers or text; fetch the file again.")
+        raise DataError(f"{path}: array {key} contains {dtype}, not integers or text; download the file again.")
     stated = math.prod(shape) * dtype.itemsize
     if stated != member.file_size - header_bytes:
         raise DataError(
-            f"{path}: array {key} states {stated} bytes but {member.file_size - header_bytes} follow; fetch it again."
+            f"{path}: array {key} states {stated} bytes but has {member.file_size - header_bytes}; download it again."
         )
     return stated
 
 
 def grey_images(path: Path, array: NDArray[np.generic]) -> NDArray[np.uint8]:
-    """The array as grey images, if that is what it is."""
+    """The array as grey images. Raises if its type or shape is another."""
     if array.dtype != np.uint8 or array.ndim != 3:
         raise DataError(f"{path}: images are {array.dtype} of shape {array.shape}, not uint8 [sample, height, width].")
     return array.view(np.uint8)
 
 
 def integers(path: Path, array: NDArray[np.generic]) -> NDArray[np.int64]:
-    """The array as one integer a sample, if that is what it is."""
+    """The array as one integer per sample. Raises if its type or shape is another."""
     if array.dtype.kind not in "ui" or array.ndim != 1:
         raise DataError(f"{path}: labels or writers are {array.dtype} of shape {array.shape}, not integers [sample].")
     return array.astype(np.int64)

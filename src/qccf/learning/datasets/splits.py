@@ -1,4 +1,4 @@
-"""Test samples held out of a dataset that comes without a split of its own."""
+"""A test split for datasets whose files contain none."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,14 +7,14 @@ from qccf.core.streams import stream
 
 
 def held_out(groups: NDArray[np.int64], fraction: float, *, seed: int, name: str) -> NDArray[np.bool_]:
-    """True where a sample belongs to the test part: ``fraction`` of each group, drawn from the stream of ``name``.
+    """True for samples of the test part: ``fraction`` of each group, drawn from the stream of ``name``.
 
-    Group by label and every class is tested in proportion; group by writer and every client's hand is. A group of two
-    or more gives at least one sample to each part; a group of one stays in training.
+    Grouping by label keeps the proportions of the classes, grouping by writer those of the writers. A group of two or
+    more samples gives at least one sample to each part; a group of one stays in training.
     """
     rng = stream(seed, "dataset", name, "test")
     in_test = np.zeros(len(groups), dtype=np.bool_)
-    # Shuffle once, then sort stably by group: each group's members arrive in random order without a draw per group.
+    # One shuffle and a stable sort by group put the members of each group into random order.
     order = rng.permutation(len(groups))
     order = order[np.argsort(groups[order], kind="stable")]
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
