@@ -59,7 +59,7 @@ def test_protocol(name: str, setting: str) -> None:
         slow, fast = constants.frequency_min_hz, constants.frequency_max_hz
         assert ((decision.frequencies_hz[on] >= slow) & (decision.frequencies_hz[on] <= fast)).all()
 
-        outcome = settle(decision, observation, constants, losses=losses)
+        outcome = replace(settle(decision, observation, constants), losses=losses)
         if name not in ("principle", "no-quantization", "examples.custom_policy:BestLinks"):
             assert not outcome.missed.any(), "a policy that knows the deadline keeps it"
         state = policy.update(state, decision, outcome)

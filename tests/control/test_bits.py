@@ -106,12 +106,12 @@ def test_kkt_conditions(case: int) -> None:
         total = some_total(problem, rng)
         rows, columns = all_pairs(problem)
         relaxed = relaxed_optimum(problem, total, rows, columns, case_five="iterated")
-        mine = relaxed.case == case
-        if not mine.any():
+        chosen = relaxed.case == case
+        if not chosen.any():
             continue
         c, prices = problem.constants, Prices.of(problem)
-        t = terms(problem, total, rows[mine], columns[mine])
-        q, f = relaxed.num_bits[mine], relaxed.frequencies_hz[mine]
+        t = terms(problem, total, rows[chosen], columns[chosen])
+        q, f = relaxed.num_bits[chosen], relaxed.frequencies_hz[chosen]
         slack = (t.slack_bits - problem.slope_bits * q - t.cycle_bits / f) / t.slack_bits
 
         assert (slack >= -1e-9).all()
@@ -134,7 +134,7 @@ def test_kkt_conditions(case: int) -> None:
             assert (excess <= 1e-9 * scale).all(), "κ3 must not be negative"
         elif case in (2, 4):
             assert (excess >= -1e-9 * scale).all(), "κ2 must not be negative"
-        tested += int(mine.sum())
+        tested += int(chosen.sum())
 
 
 def test_unconstrained_bits_solve_the_cubic_on_both_sides_of_27_over_4() -> None:

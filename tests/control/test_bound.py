@@ -28,10 +28,10 @@ def test_terms_by_hand() -> None:
 
 
 def test_empty_round_has_no_weights() -> None:
-    s, nobody = equal_statistics(100.0, 300.0), np.array([False, False])
-    assert bound.aggregation_weights(nobody, s.dataset_sizes).tolist() == [0.0, 0.0]
-    assert bound.data_term(nobody, s, CONSTANTS) == pytest.approx(24 * 2)
-    assert bound.quantization_term(nobody, np.array([0, 0]), s, CONSTANTS) == 0.0
+    s, no_client = equal_statistics(100.0, 300.0), np.array([False, False])
+    assert bound.aggregation_weights(no_client, s.dataset_sizes).tolist() == [0.0, 0.0]
+    assert bound.data_term(no_client, s, CONSTANTS) == pytest.approx(24 * 2)
+    assert bound.quantization_term(no_client, np.array([0, 0]), s, CONSTANTS) == 0.0
 
 
 @pytest.mark.parametrize(

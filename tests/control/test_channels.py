@@ -231,14 +231,14 @@ def test_the_proof_does_not_depend_on_the_search() -> None:
 
 
 @pytest.mark.parametrize(("clients", "channels"), [(40, 30), (101, 10), (200, 50)])
-def test_large_decisions_are_no_worse_than_one_client_alone_or_nobody(clients: int, channels: int) -> None:
+def test_large_decisions_are_no_worse_than_one_client_alone_or_an_empty_round(clients: int, channels: int) -> None:
     rng = np.random.default_rng(17)
     for _ in range(12):
         problem = random_problem(rng, clients, channels, below=0.5)
         allocation, bound = solve_assignment(problem, ExactPairs(problem))
         value = objective(problem, allocation)
-        everyone = np.arange(clients)
-        alone = ExactPairs(problem).chosen_costs(problem.dataset_sizes, everyone, problem.rates_bps.argmax(axis=1))
+        all_clients = np.arange(clients)
+        alone = ExactPairs(problem).chosen_costs(problem.dataset_sizes, all_clients, problem.rates_bps.argmax(axis=1))
         best = problem.empty_objective + min(float(alone.min()), 0.0)
         assert relative(problem, value - best, best) <= 1e-9
         assert bound <= value

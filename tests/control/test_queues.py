@@ -31,8 +31,8 @@ def test_warm_start_is_above_both_budgets() -> None:
     constants = replace(CONSTANTS, data_budget=10.0)
     s = equal_statistics(100.0, 300.0)
     queues = warm_start(s, constants, participation_margin=0.1, quantization_margin=0.5)
-    everybody = bound.data_term(np.array([True, True]), s, constants)
-    assert queues.participation == pytest.approx(10.0 + 0.1 * everybody)
+    all_clients = bound.data_term(np.array([True, True]), s, constants)
+    assert queues.participation == pytest.approx(10.0 + 0.1 * all_clients)
     assert queues.quantization == pytest.approx(0.53)
 
 

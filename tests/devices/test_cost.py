@@ -83,13 +83,3 @@ def test_exempt_uploads_arrive_late_and_are_counted() -> None:
     assert outcome.arrived[0]
     assert outcome.latency_s[0] == pytest.approx(0.012 + 32 * 246_590 / 1e8)
     assert outcome.upload_energy_j[0] == pytest.approx(0.2 * 32 * 246_590 / 1e8)
-
-
-def test_losses_and_later_statistics_are_passed_on() -> None:
-    after = equal_statistics(1200.0, 1000.0, norm_sq=9.0)
-    outcome = cost.settle(
-        decision(3, 2e8), observation(2e8), CONSTANTS, statistics_after=after, losses=np.array([1.5, 2.5])
-    )
-    assert outcome.losses[0] == 1.5
-    assert np.isnan(outcome.losses[1])
-    assert outcome.statistics is after

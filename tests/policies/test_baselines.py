@@ -93,7 +93,7 @@ def rounds_of(policy: Principle, losses: list[float]) -> list[int]:
     levels = []
     for loss in losses:
         decision = policy.decide(state, seen, RNG)
-        outcome = settle(decision, seen, CONSTANTS, losses=np.full(2, loss))
+        outcome = replace(settle(decision, seen, CONSTANTS), losses=np.full(2, loss))
         state = policy.update(state, decision, outcome)
         levels.append(state["level"])
     return levels

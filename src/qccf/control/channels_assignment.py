@@ -40,7 +40,7 @@ GAP_GOAL = 1e-4
 """Beyond `SMALL_PAIRS`, the proof stops when the gap is below this fraction of the gain over the empty round."""
 
 SMALL_PAIRS = 1_000
-"""Up to this many client-channel pairs an assignment takes microseconds, and the proof is always completed."""
+"""Up to this many client-channel pairs an assignment takes microseconds, and the proof continues to `TOLERANCE`."""
 
 NODE_BUDGET = 60_000
 MIN_NODES = 12
@@ -204,8 +204,8 @@ class _Relaxation:
 def _best_alone(search: _Search) -> IntArray:
     """The best single client, on its fastest channel."""
     p = search.problem
-    everyone = np.arange(len(p.dataset_sizes))
-    alone = search.pairs.chosen_costs(p.dataset_sizes, everyone, p.rates_bps.argmax(axis=1))
+    clients = np.arange(len(p.dataset_sizes))
+    alone = search.pairs.chosen_costs(p.dataset_sizes, clients, p.rates_bps.argmax(axis=1))
     return np.array([int(np.argmin(alone))])
 
 

@@ -29,8 +29,8 @@ def warm_start(
     is worth its energy: its cycles at the lowest frequency and transmitting for the whole deadline. λ2 starts above ε2
     by a margin that determines the bits of the first round.
     """
-    everybody = np.ones(statistics.num_clients, dtype=bool)
-    scale = bound.data_term(everybody, statistics, constants)
+    all_clients = np.ones(statistics.num_clients, dtype=bool)
+    scale = bound.data_term(all_clients, statistics, constants)
     margin = max(participation_margin * scale, _worthwhile_pressure(statistics, constants))
     return Queues(
         participation=constants.data_budget + margin,

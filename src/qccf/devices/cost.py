@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from qccf.core.contracts import BoolArray, Constants, Decision, FloatArray, Observation, Outcome, Statistics
+from qccf.core.contracts import BoolArray, Constants, Decision, FloatArray, Observation, Outcome
 from qccf.quantization.costs import payload_bits, raw_payload_bits
 
 DEADLINE_SLACK = 1e-9
@@ -46,52 +46,50 @@ def settle(
     *,
     sizes_bits: FloatArray | None = None,
     failed: BoolArray | None = None,
-    statistics_after: Statistics | None = None,
-    losses: FloatArray | None = None,
 ) -> Outcome:
     """Energy and latency of the round, and which uploads arrive. `sizes_bits` are measured sizes, NaN where unknown.
 
     A client that cannot finish in time computes at full speed and transmits until the deadline: its energy is spent
     and its upload is lost. An exempt decision is carried out to the end, even after the deadline. A client that
-    `failed` is charged like a late one, because it is not known how far it got.
+    `failed` is charged like a late one, because it is not known how far it got. The outcome has the statistics of the
+    observation and no losses.
     """
     num_clients = observation.num_clients
-    on = decision.participates
-    who = np.flatnonzero(on)
-    cycles = training_cycles(observation.statistics.dataset_sizes, constants)[who]
-    rates_bps = observation.rates_bps[who, decision.channels[who]]
+    rows = np.flatnonzero(decision.participates)
+    cycles = training_cycles(observation.statistics.dataset_sizes, constants)[rows]
+    rates_bps = observation.rates_bps[rows, decision.channels[rows]]
     bits = (
-        np.full(len(who), raw_payload_bits(constants.num_parameters))
+        np.full(len(rows), raw_payload_bits(constants.num_parameters))
         if decision.raw
-        else payload_bits(decision.num_bits[who], who, observation.statistics, constants)
+        else payload_bits(decision.num_bits[rows], rows, observation.statistics, constants)
     )
     if sizes_bits is not None:
-        bits = np.where(np.isfinite(sizes_bits[who]), sizes_bits[who], bits)
-    frequency_hz = decision.frequencies_hz[who]
+        bits = np.where(np.isfinite(sizes_bits[rows]), sizes_bits[rows], bits)
+    frequency_hz = decision.frequencies_hz[rows]
     with np.errstate(divide="ignore"):
         upload_s = bits / rates_bps
-    latency = cycles / frequency_hz + upload_s
-    never = np.zeros(len(who), dtype=bool) if failed is None else failed[who]
-    late = never | (latency > constants.deadline_s * (1.0 + DEADLINE_SLACK))
-    lost = never if decision.deadline_exempt else late
+    latency_s = cycles / frequency_hz + upload_s
+    failed_rows = np.zeros(len(rows), dtype=bool) if failed is None else failed[rows]
+    late = failed_rows | (latency_s > constants.deadline_s * (1.0 + DEADLINE_SLACK))
+    lost = failed_rows if decision.deadline_exempt else late
 
     fastest_s = np.minimum(cycles / constants.frequency_max_hz, constants.deadline_s)
     frequency_hz = np.where(lost, constants.frequency_max_hz, frequency_hz)
     cycles = np.where(lost, fastest_s * constants.frequency_max_hz, cycles)
     upload_s = np.where(lost, constants.deadline_s - fastest_s, upload_s)
-    latency = np.where(lost, constants.deadline_s, latency)
+    latency_s = np.where(lost, constants.deadline_s, latency_s)
 
-    def spread(values: Any, dtype: Any = float) -> Any:
+    def per_client(values: Any, dtype: Any = float) -> Any:
         full = np.zeros(num_clients, dtype=dtype)
-        full[who] = values
+        full[rows] = values
         return full
 
     return Outcome(
-        arrived=spread(~lost, bool),
-        missed=spread(late, bool),
-        compute_energy_j=spread(compute_energy_j(cycles, frequency_hz, constants)),
-        upload_energy_j=spread(constants.transmit_power_w * upload_s),
-        latency_s=spread(latency),
-        statistics=statistics_after or observation.statistics,
-        losses=np.full(num_clients, np.nan) if losses is None else np.where(on, losses, np.nan),
+        arrived=per_client(~lost, bool),
+        missed=per_client(late, bool),
+        compute_energy_j=per_client(compute_energy_j(cycles, frequency_hz, constants)),
+        upload_energy_j=per_client(constants.transmit_power_w * upload_s),
+        latency_s=per_client(latency_s),
+        statistics=observation.statistics,
+        losses=np.full(num_clients, np.nan),
     )

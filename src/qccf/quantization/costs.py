@@ -1,4 +1,4 @@
-"""Size and error of an upload, as the policies see them. They hold for every codec."""
+"""Size and error of an upload, for any codec, as the policies use them."""
 
 from typing import Any
 

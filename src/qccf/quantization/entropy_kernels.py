@@ -172,7 +172,7 @@ def expected_bits(counts: Any, sums: Any, max_num_bits: Any, histogram: Any, bit
     held_bits = held.view(u64)
     for num_bits in range(1, max_num_bits + 1):
         histogram[:] = 0.0
-        beside = 0.0
+        extra = 0.0
         for b in range(len(counts)):
             if sums[b] > 0.0:
                 exact = sums[b] / counts[b] * (2.0**num_bits - 1.0)
@@ -182,12 +182,12 @@ def expected_bits(counts: Any, sums: Any, max_num_bits: Any, histogram: Any, bit
                     if symbol >= DIRECT:
                         held[0] = index
                         symbol = i64(held_bits[0] >> u64(49)) - _OFFSET
-                        beside += share * counts[b] * f64((symbol - DIRECT) // 8 + 1)
+                        extra += share * counts[b] * f64((symbol - DIRECT) // 8 + 1)
                     histogram[symbol] += share * counts[b]
             else:
                 histogram[0] += counts[b]
         all_values = histogram.sum()
-        total, length = beside + all_values - histogram[0], i64(1)
+        total, length = extra + all_values - histogram[0], i64(1)
         for s in range(len(histogram)):
             if histogram[s] > 0.0:
                 total += histogram[s] * np.log2(all_values / histogram[s])

@@ -252,7 +252,7 @@ def round_and_pack(
 
 @numba.njit(nogil=True, cache=True)
 def unpack_and_add(packed: Any, bounds: Any, ranges: Any, num_bits: Any, weight: Any, total: Any) -> None:
-    """total += weight · values. `packed` holds exactly the fields of all values."""
+    """total += weight · values. `packed` contains exactly the fields of all values."""
     narrow, wide = np.zeros(CHUNK, dtype=u32), np.zeros(CHUNK, dtype=u64)
     piece = np.zeros(CHUNK * (num_bits + 1) // 8 + 8, dtype=u8)
     block = 0

@@ -9,7 +9,7 @@ from qccf.quantization.protocol import Codec
 from qccf.quantization.uniform import UniformCodec
 
 BLOCK = 128
-"""Of 32 to 16,384 values, the block that needs the fewest bits for the same error bound, ranges included."""
+"""The block size among 32 to 16,384 that needs the fewest bits, ranges included, for the same error bound."""
 
 
 def _whole(kind: Callable[..., Codec], codec_id: int, relative: bool) -> Callable[..., Codec]:
@@ -35,7 +35,7 @@ CODECS: Registry[Callable[..., Codec]] = Registry(
         "update+block": _blocks(UniformCodec, 3, relative=True, default=BLOCK),
         "model+entropy": _whole(EntropyCodec, 4, relative=False),
         "update+entropy": _whole(EntropyCodec, 5, relative=True),
-        # where a value takes a fraction of a bit, only few ranges are worth their 32
+        # An entropy-coded value takes a fraction of a bit, so only a few 32-bit ranges are worth their cost.
         "block+entropy": _blocks(EntropyCodec, 6, relative=False, default="layer"),
         "update+block+entropy": _blocks(EntropyCodec, 7, relative=True, default="layer"),
     },
@@ -45,6 +45,6 @@ CODECS: Registry[Callable[..., Codec]] = Registry(
 
 
 def build_codec(name: str, num_parameters: int, layer_sizes: Sequence[int], **options: Any) -> Codec:
-    """The codec of that name, or a user's own as `module:Class`, for vectors of that many values."""
+    """The codec `name`, or a user's own `module:Class`, for vectors of `num_parameters` values."""
     codec: Codec = CODECS.build(name, num_parameters, layer_sizes, **options)
     return codec
