@@ -1,4 +1,4 @@
-"""How fast are the codecs? Millions of values a second on one core, against NumPy and memcpy in the same run.
+"""Speed of the codecs in millions of values per second on one core, compared with NumPy and memcpy in the same run.
 
 Run: python -m benchmarks.codec [--quick]
 """
@@ -21,19 +21,19 @@ from support.vectors import layered_vector
 
 LAYERS = [800, 32, 51_200, 64, 194_432, 62]
 COUNT = sum(LAYERS)
-RUNS_A_TURN = 5
+RUNS_PER_TURN = 5
 
 
 def best_seconds(works: Sequence[Callable[[], object]], repeats: int) -> list[float]:
-    """The shortest of some runs of each: what else the machine does only ever adds.
+    """The shortest run of each function, because other load on the machine only adds time.
 
-    They take turns, so that a slow minute of the machine's is shared by all whose speeds are compared. A turn is a few
-    runs: the first one finds the cache full of what its predecessor left.
+    The functions take turns, so that a slow phase of the machine affects all of them. A turn has several runs, because
+    the first run finds the data of another function in the cache.
     """
     best = [math.inf] * len(works)
-    for _ in range(-(-repeats // RUNS_A_TURN)):
+    for _ in range(-(-repeats // RUNS_PER_TURN)):
         for index, work in enumerate(works):
-            for _ in range(RUNS_A_TURN):
+            for _ in range(RUNS_PER_TURN):
                 started = time.perf_counter()
                 work()
                 best[index] = min(best[index], time.perf_counter() - started)
@@ -41,12 +41,12 @@ def best_seconds(works: Sequence[Callable[[], object]], repeats: int) -> list[fl
 
 
 def field_type(num_bits: int) -> np.dtype:
-    """The smallest integer that holds a field: fewer bytes to go through for NumPy."""
+    """The smallest integer type for a field, which is fastest for NumPy."""
     return np.dtype("<u1" if num_bits < 8 else "<u2" if num_bits < 16 else "<u4")
 
 
 def numpy_encode(vector: Vector, num_bits: int, rng: np.random.Generator) -> bytes:
-    """Quantize, spread the fields into bits, keep those in use, and pack them."""
+    """Quantize, unpack the fields into bits, keep the used bits, and pack them."""
     magnitudes = np.abs(vector, dtype=np.float64)
     value_range = magnitudes.max()
     magnitudes *= (2.0**num_bits - 1.0) / value_range
@@ -60,7 +60,7 @@ def numpy_encode(vector: Vector, num_bits: int, rng: np.random.Generator) -> byt
 
 
 def numpy_accumulate(payload: bytes, num_bits: int, weight: float, total: np.ndarray) -> None:
-    """Spread into bits, pack each value's into an integer of its own, scale and add."""
+    """Unpack into bits, pack the bits of each value into one integer, scale and add."""
     value_range = np.frombuffer(payload, dtype="<f4", count=1)[0]
     packed = np.frombuffer(payload, dtype=np.uint8, offset=4)
     spread = np.zeros((len(total), 8 * field_type(num_bits).itemsize), dtype=np.uint8)
@@ -113,14 +113,14 @@ def every_codec(vector: Vector, repeats: int) -> None:
                 partial(codec.forecast, vector),
             ]
     times = np.reshape(best_seconds(works, repeats), (len(cases), 3))
-    print("\n| codec | q | bits a value | encode | accumulate | forecast |")
+    print("\n| codec | q | bits per value | encode | accumulate | forecast |")
     print("|---|---|---|---|---|---|")
     for case, (encode_s, accumulate_s, forecast_s) in zip(cases, times, strict=True):
         print(f"{case} {COUNT / encode_s / 1e6:,.0f} | {COUNT / accumulate_s / 1e6:,.0f} | {forecast_s * 1e3:.1f} ms |")
 
 
 def first_use() -> None:
-    """What the first upload of a process waits for, with nothing compiled yet and from the cache."""
+    """Time of the first upload of a process, with compilation and with compiled code from the cache."""
     program = (
         "import time, numpy as np; from qccf.quantization.registry import build_codec; t = time.perf_counter();"
         "v = np.zeros(10, dtype=np.float32); s = np.zeros(10);\n"
@@ -135,9 +135,7 @@ def first_use() -> None:
             )
             for _ in range(2)
         ]
-    print(
-        f"\nfirst use, not in the figures above: {seconds[0]:.1f} s to compile once, {seconds[1]:.1f} s from the cache"
-    )
+    print(f"\nfirst use (not included above): {seconds[0]:.1f} s with compilation, {seconds[1]:.1f} s from the cache")
 
 
 def main() -> None:
@@ -146,7 +144,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     vector, repeats = layered_vector(LAYERS), 5 if quick else 40
     codec = build_codec("model", COUNT, LAYERS)
-    codec.accumulate(codec.encode(vector, 1, 0), 1, 0.0, np.zeros(COUNT))  # first use pays for compiling
+    codec.accumulate(codec.encode(vector, 1, 0), 1, 0.0, np.zeros(COUNT))  # compile
     print(f"{COUNT:,} values, one core, M values/s\n")
     affine_table(codec, vector, [1, 4, 8, 16] if quick else list(range(1, 17)), repeats)
     every_codec(vector, repeats // 4 + 1)

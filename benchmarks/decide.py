@@ -1,4 +1,4 @@
-"""How fast and how good are the solvers? Absolute times, and ratios to the genetic algorithm in the same run.
+"""Speed and quality of the solvers: absolute times, and ratios to the genetic algorithm in the same run.
 
 Run: python -m benchmarks.decide [--quick]
 """
@@ -19,7 +19,7 @@ from support.problems import random_problem, typical_problem
 
 
 def timed(decide: Callable[[], Decision], repeats: int) -> tuple[float, Decision]:
-    """The median time of a decision, and the last one."""
+    """The median time of a decision, and the last decision."""
     times = []
     for _ in range(repeats):
         started = time.perf_counter()
@@ -29,7 +29,7 @@ def timed(decide: Callable[[], Decision], repeats: int) -> tuple[float, Decision
 
 
 def gap_share(problem: RoundProblem, decision: Decision) -> float:
-    """The certified gap as a part of what the decision gains over the empty round."""
+    """The certified gap as a fraction of the gain over the empty round."""
     assert decision.certificate is not None
     gain = problem.empty_objective - decision.certificate.objective
     return decision.certificate.gap / gain if gain > 0.0 else 0.0
@@ -61,7 +61,7 @@ def speed(sizes: list[tuple[int, int, int]]) -> None:
 
 
 def quality(count: int) -> None:
-    """Genetic's gap to the exhaustive optimum, and whether assignment reaches it, over random rounds."""
+    """The gaps of the genetic and the assignment solver to the exhaustive optimum, over random rounds."""
     rng = np.random.default_rng(7)
     genetic_gaps, assignment_gaps, times = [], [], {"genetic": [], "assignment": [], "exhaustive": []}
     while len(genetic_gaps) < count:
@@ -75,14 +75,12 @@ def quality(count: int) -> None:
             values[solver] = certificate.objective
         gain = problem.empty_objective - values["exhaustive"]
         if gain <= 1e-9 * abs(problem.empty_objective):
-            continue  # nobody takes part: nothing to find
+            continue  # the empty round is optimal
         genetic_gaps.append((values["genetic"] - values["exhaustive"]) / gain)
         assignment_gaps.append((values["assignment"] - values["exhaustive"]) / gain)
     median_ms = {solver: float(np.median(seconds)) * 1e3 for solver, seconds in times.items()}
-    print(
-        f"\n{count} random rounds in which somebody takes part (2-10 clients, 1-12 channels), gap to the optimum as a"
-    )
-    print("part of what participation gains:\n")
+    print(f"\n{count} random rounds with participants (2-10 clients, 1-12 channels); gap to the optimum as a fraction")
+    print("of the gain over the empty round:\n")
     print("| solver | median gap | 90 % | worst | optimal | median time |")
     print("|---|---|---|---|---|---|")
     for solver, gaps in (("genetic", genetic_gaps), ("assignment", assignment_gaps)):
@@ -98,7 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes and few rounds, for CI")
     quick = parser.parse_args().quick
-    solve_round(typical_problem(10, 10))  # first use pays for imports
+    solve_round(typical_problem(10, 10))  # load all imports
     speed(
         [(10, 10, 20), (30, 10, 5)]
         if quick

@@ -1,6 +1,6 @@
-"""How near was the size that each client forecast to what it sent in its next upload?
+"""Error of the forecast upload sizes: what each client forecast, compared with its next upload.
 
-Run: python -m benchmarks.forecasts DIR…        folders that `qccf run` or `qccf compare` left
+Run: python -m benchmarks.forecasts DIR…        folders of `qccf run` or `qccf compare`
 """
 
 import argparse
@@ -24,14 +24,14 @@ def main() -> None:
             forecast = uploads["expected_bits"] / (1.0 + codec.safety_margin)
             for num_bits, ratio in zip(uploads["num_bits"], uploads["payload_bits"] / forecast, strict=True):
                 ratios.setdefault((codec.name, int(num_bits)), []).append(ratio)
-    print("| codec | q | uploads | off by, mean (%) | 95 % | worst | too small by at most | within 3 % |")
+    print("| codec | q | uploads | mean error (%) | 95 % | largest | largest underestimate | within 3 % |")
     print("|---|---|---|---|---|---|---|---|")
     for (name, num_bits), values in sorted(ratios.items()):
-        off = 100.0 * (np.array(values) - 1.0)
-        size = np.abs(off)
+        errors = 100.0 * (np.array(values) - 1.0)
+        size = np.abs(errors)
         print(
-            f"| {name} | {num_bits} | {len(off):,} | {size.mean():.2f} | {np.quantile(size, 0.95):.2f} "
-            f"| {size.max():.2f} | {max(off.max(), 0.0):.2f} | {(size <= 3.0).mean():.1%} |"
+            f"| {name} | {num_bits} | {len(errors):,} | {size.mean():.2f} | {np.quantile(size, 0.95):.2f} "
+            f"| {size.max():.2f} | {max(errors.max(), 0.0):.2f} | {(size <= 3.0).mean():.1%} |"
         )
 
 

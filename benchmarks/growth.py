@@ -1,6 +1,6 @@
-"""How the time and the memory of a decision grow with the number of clients, drawn from a sweep.
+"""Time and memory of a decision over the number of clients, from a sweep.
 
-Run on a quiet machine: qccf sweep benchmarks/growth.toml, then python -m benchmarks.growth [DIR] [--out FILE.png]
+Run on an idle machine: qccf sweep benchmarks/growth.toml, then python -m benchmarks.growth [DIR] [--out FILE.png]
 """
 
 import argparse
@@ -19,8 +19,8 @@ SIZE, CHANNELS = "federation.num_clients", "radio.num_channels"
 BEFORE = "before the run, all libraries loaded"
 
 
-def grown(results: pd.DataFrame) -> pd.DataFrame:
-    """One row a policy and size: median, least and most over the cells, in seconds and MiB."""
+def by_size(results: pd.DataFrame) -> pd.DataFrame:
+    """One row per policy and size: median, minimum and maximum over the cells, in seconds and MiB."""
     results = results.assign(
         seconds=results["decision_s"],
         start_mib=results["start_memory_bytes"] / 2**20,
@@ -43,8 +43,8 @@ def growth_chart(results: pd.DataFrame) -> Chart:
         ("(b) Memory", "peak memory of a run (MiB)", "peak_memory_bytes", 2.0**-20, ((before_mib, BEFORE),)),
     ):
         series = []
-        for policy, mine in results.groupby("policy"):
-            values = {float(size): group * scale for size, group in mine.groupby(SIZE)[column]}
+        for policy, rows in results.groupby("policy"):
+            values = {float(size): group * scale for size, group in rows.groupby(SIZE)[column]}
             estimates = [estimate(group) for group in values.values()]
             series.append(estimated(str(policy), list(values), estimates, styles.policies[str(policy)]))
         panels.append(Panel(title, "clients", label, tuple(series), x_log=True, y_log=True, references=references))
@@ -52,7 +52,7 @@ def growth_chart(results: pd.DataFrame) -> Chart:
 
 
 def show(table: pd.DataFrame) -> None:
-    print("| policy | clients × channels | cells | a decision | least to most | memory added |")
+    print("| policy | clients × channels | cells | time per decision | minimum to maximum | added memory |")
     print("|---|---|---|---|---|---|")
     for row in table.to_dict("records"):
         ms = [row[f"seconds_{which}"] * 1e3 for which in ("median", "min", "max")]
@@ -60,8 +60,8 @@ def show(table: pd.DataFrame) -> None:
             f"| {row['policy']} | {row[SIZE]:,} × {row[CHANNELS]:,} | {row['cells']} | {ms[0]:,.1f} ms | "
             f"{ms[1]:,.1f} to {ms[2]:,.1f} ms | {row['added_mib_median']:,.0f} MiB |"
         )
-    for policy, mine in table.groupby("policy"):
-        large = mine[mine[SIZE] >= 1000]
+    for policy, rows in table.groupby("policy"):
+        large = rows[rows[SIZE] >= 1000]
         if len(large) > 1:
             slopes = [
                 np.polyfit(np.log(large[SIZE]), np.log(large[f"{what}_median"]), 1)[0]
@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="default growth.png in the folder")
     options = parser.parse_args()
     results = pd.read_parquet(options.folder / "results.parquet")
-    show(grown(results))
+    show(by_size(results))
     out = options.out or options.folder / "growth.png"
     save_chart(growth_chart(results), out)
     print(f"\nWritten: {out}")

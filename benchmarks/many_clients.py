@@ -1,4 +1,4 @@
-"""A thousand clients, a hundred at a time: does memory stay low, and is a round the training of a hundred?
+"""Memory and time of rounds with a thousand clients, a hundred of which participate.
 
 Run: python -m benchmarks.many_clients [--rounds 3] [--codec NAME]
 """
@@ -14,11 +14,11 @@ from qccf.runtimes.simulator import simulate
 from qccf.settings.loading import load_scenario
 from qccf.settings.schema import DEFAULT_CODEC
 
-CLIENTS, TAKING_PART, SAMPLES = 1000, 100, 60
+CLIENTS, PARTICIPANTS, SAMPLES = 1000, 100, 60
 
 
 def dataset() -> Dataset:
-    """Random noise: only time and memory are measured."""
+    """Random noise, because only time and memory are measured."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (CLIENTS * SAMPLES + 1000, 28, 28), dtype=np.uint8)
     labels = rng.integers(0, 62, len(images))
@@ -39,7 +39,7 @@ def main() -> None:
         "femnist",
         [
             f"federation.num_clients={CLIENTS}",
-            f"radio.num_channels={TAKING_PART}",
+            f"radio.num_channels={PARTICIPANTS}",
             f"federation.rounds={rounds}",
             f"data.dataset_size_mean={SAMPLES}",
             "data.dataset_size_std=0.0",
@@ -55,7 +55,7 @@ def main() -> None:
     trained = watch.training()
     memory_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     present = int(run.rounds["participants"].mean())
-    print(f"{CLIENTS} clients, {present} taking part, codec {options.codec}, {rounds} rounds")
+    print(f"{CLIENTS} clients, {present} participants, codec {options.codec}, {rounds} rounds")
     print(f"round {np.median(seconds):.2f} s, of which training {np.median(trained) / np.median(seconds):.1%}")
     print(f"peak memory {memory_gib:.2f} GiB")
 

@@ -1,4 +1,4 @@
-"""What the paper says of its policies, set against decision-only runs, with 95 % intervals over cells.
+"""The paper's claims about its policies, compared with runs without training, with 95 % intervals over cells.
 
 Run: python -m benchmarks.plan_claims [--seeds 20]
 """

@@ -1,10 +1,10 @@
-"""Do faster arithmetic and lower precision learn as well? Test accuracy after some rounds of the same federation.
+"""Test accuracy after some rounds of the same federation, with three kinds of arithmetic.
 
 Run: python -m benchmarks.precision [--rounds 10] [--dataset emnist] [--data-dir DIR]
 
-Three ways through the network, everything else alike: PyTorch's operators in float32, this project's kernels in
-float32, and PyTorch's operators with every activation, weight and gradient of a layer rounded to bf16. The last one
-emulates what `--precision bf16` computes on processors that multiply bf16 natively (and add in float32).
+They are PyTorch's operators in float32, this project's kernels in float32, and PyTorch's operators with every
+activation, weight and gradient of a layer rounded to bf16. The last one emulates `--precision bf16` on processors that
+multiply bf16 natively and add in float32.
 """
 
 import argparse
@@ -15,14 +15,14 @@ import torch
 from torch.nn import functional
 
 from qccf.learning.datasets import data_folder, load_dataset
-from qccf.learning.fast_convolution import layers as convolution
-from qccf.learning.models import FemnistCnn
+from qccf.learning.fast_convolution import layers
+from qccf.learning.models.femnist_cnn import FemnistCnn
 from qccf.runtimes.simulator import simulate
 from qccf.settings.loading import load_scenario
 
 
 class Rounded(torch.autograd.Function):
-    """To bf16 and back, in both directions."""
+    """Round to bf16, forward and backward."""
 
     @staticmethod
     def forward(_: Any, values: torch.Tensor) -> torch.Tensor:
@@ -52,12 +52,12 @@ def main() -> None:
     settings = [f"federation.rounds={options.rounds}", f"data.dataset={options.dataset}", "codec.name=model"]
     scenario = load_scenario("femnist", [*settings, "execution.precision=fp32"])
     dataset = load_dataset(options.dataset, data_folder(options.data_dir), seed=0)
-    fits, forward = convolution._fits, FemnistCnn.forward
-    print(f"| {dataset.name}, {options.rounds} rounds | test accuracy (%) | against the first |")
+    supported, forward = layers.supported, FemnistCnn.forward
+    print(f"| {dataset.name}, {options.rounds} rounds | test accuracy (%) | difference to the first |")
     print("|---|---|---|", flush=True)
     first = None
     for name in ("PyTorch's operators, float32", "this project's kernels, float32", "every tensor rounded to bf16"):
-        convolution._fits = (lambda _: False) if "operators" in name else fits
+        layers.supported = (lambda _: False) if "operators" in name else supported
         FemnistCnn.forward = rounded_forward if "bf16" in name else forward
         accuracy = 100.0 * simulate(scenario, "qccf", dataset=dataset).summary["test_accuracy"]
         first = accuracy if first is None else first

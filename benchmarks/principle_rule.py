@@ -1,7 +1,7 @@
-"""How many bits would principle have come to with another memory? Its rule, on the losses that its runs recorded.
+"""Final bits of the policy principle for other values of ψ and φ, computed from the losses of recorded runs.
 
-The rule raises the level when the running loss stalls: ψ says how slowly that loss forgets, φ over how many rounds it
-is compared. More bits would have changed the losses a little; this takes them as they were.
+The rule of principle raises the level when the running loss stalls. ψ is the smoothing of that loss, φ the number of
+rounds over which it is compared. More bits would have changed the losses a little, which is ignored here.
 
 Run: python -m benchmarks.principle_rule DIR…        folders with runs of principle
 """
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", type=Path)
     summaries = sorted(path for folder in parser.parse_args().folders for path in folder.rglob("summary.json"))
     runs = [p.parent for p in summaries if json.loads(p.read_text(encoding="utf-8"))["policy"] == "principle"]
-    print(f"{len(runs)} runs; bits after the last round, from the least to the most\n")
+    print(f"{len(runs)} runs; bits after the last round, minimum to maximum\n")
     print("| ψ | " + " | ".join(f"φ = {patience}" for patience in PATIENCES) + " |")
     print("|---|" + "---|" * len(PATIENCES))
     for smoothing in SMOOTHINGS:

@@ -1,9 +1,9 @@
-"""Seconds a round on the same work: plain PyTorch, Flower's simulation, pfl-research, and this project, interleaved.
+"""Seconds per round on the same work: plain PyTorch, Flower's simulation, pfl-research and this project, interleaved.
 
-Run: python -m benchmarks.round_speed [--rounds 2] [--repeats 3] [--envs DIR]
+Run on an idle machine: python -m benchmarks.round_speed [--rounds 2] [--repeats 3] [--envs DIR]
 
-The peers are installed into environments of their own under --envs (kept for the next time). The work is in
-benchmarks/peers/work.py. Measure with nothing else running.
+The peers are installed into their own environments under --envs, which are kept. The work is in
+benchmarks/peers/work.py.
 """
 
 import argparse
@@ -21,7 +21,7 @@ PACKAGES = {"flower": "flwr[simulation]>=1.41,<1.42", "pfl": "pfl[pytorch]==0.6.
 
 
 def environment(folder: Path, name: str) -> Path:
-    """The Python of a peer's own environment, made on first use."""
+    """The Python of a peer's own environment, which is created on first use."""
     python = folder / name / "bin" / "python"
     ready = folder / name / ".ready"
     if not ready.exists():
@@ -45,20 +45,20 @@ def measured(command: list[str]) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=2, help="measured rounds a repeat")
+    parser.add_argument("--rounds", type=int, default=2, help="measured rounds per repeat")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--envs", type=Path, default=Path("runs/peer-environments"))
     options = parser.parse_args()
     envs, rounds = options.envs.absolute(), str(options.rounds)
     flower, pfl = environment(envs, "flower"), environment(envs, "pfl")
     contestants: dict[str, Callable[[], dict]] = {
-        "plain PyTorch, fp32": lambda: measured([sys.executable, "plain.py", rounds]),
+        "plain PyTorch, fp32": lambda: measured([sys.executable, "plain_peer.py", rounds]),
         "Flower simulation (Ray), fp32": lambda: measured([str(flower), "flower_peer.py", rounds]),
         "pfl-research, fp32": lambda: measured([str(pfl), "pfl_peer.py", rounds]),
-        "qccf, fp32": lambda: measured([sys.executable, "ours.py", rounds, "fp32"]),
+        "qccf, fp32": lambda: measured([sys.executable, "qccf_peer.py", rounds, "fp32"]),
     }
     if resolve_precision("auto", "cpu") == "bf16":
-        contestants["qccf, bf16"] = lambda: measured([sys.executable, "ours.py", rounds, "bf16"])
+        contestants["qccf, bf16"] = lambda: measured([sys.executable, "qccf_peer.py", rounds, "bf16"])
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     shares: dict[str, list[float]] = {name: [] for name in contestants}
     for repeat in range(options.repeats):
@@ -69,7 +69,7 @@ def main() -> None:
                 shares[name].append(answer["share_not_training"])
             print(f"repeat {repeat + 1}: {name}: {answer}", file=sys.stderr, flush=True)
     peer = min(median(seconds["Flower simulation (Ray), fp32"]), median(seconds["pfl-research, fp32"]))
-    print("| contestant | median s a round | best | of the faster of Flower and pfl | not training |")
+    print("| contestant | median s per round | best | relative to the faster of Flower and pfl | not training |")
     print("|---|---|---|---|---|")
     for name, values in seconds.items():
         share = f"{median(shares[name]):.1%}" if shares[name] else "–"

@@ -1,4 +1,4 @@
-"""Where a training step of each network goes on one core, by PyTorch's operators and by our kernels.
+"""Time of a training step of each network on one core, with PyTorch's operators and with this project's kernels.
 
 Run: python -m benchmarks.training_step
 """
@@ -10,9 +10,9 @@ from types import ModuleType
 import torch
 from torch import nn
 
-from qccf.learning.fast_convolution import layers as convolution
-from qccf.learning.fast_convolution import winograd
-from qccf.learning.models import Cifar10Cnn, FemnistCnn
+from qccf.learning.fast_convolution import layers, winograd
+from qccf.learning.models.cifar10_cnn import Cifar10Cnn
+from qccf.learning.models.femnist_cnn import FemnistCnn
 from qccf.learning.training import FlatModel
 from qccf.runtimes.clients import keep_freed_memory
 
@@ -29,7 +29,7 @@ PARTS: dict[str, tuple[tuple[ModuleType, str], ...]] = {
         for forward in ("transform_images", "pool_products", "sum_products")
         for name in (forward, f"{forward}_adjoint")
     ),
-    "a first layer of one channel": ((convolution, "_forward"), (convolution, "_backward")),
+    "the first layer with one channel": ((layers, "_forward"), (layers, "_backward")),
 }
 
 
@@ -55,23 +55,22 @@ def step_ms(model: FlatModel, shape: tuple[int, ...], classes: int) -> float:
 
 def measure(network: Callable[[], nn.Module], shape: tuple[int, ...], classes: int) -> None:
     model = FlatModel(network(), device="cpu", precision="fp32")
-    plain = convolution._plain
-    convolution._plain = lambda _: False
+    supported, layers.supported = layers.supported, lambda _: False
     by_pytorch = step_ms(model, shape, classes)
-    convolution._plain = plain
+    layers.supported = supported
     ours = step_ms(model, shape, classes)
     spent = dict.fromkeys(PARTS, 0.0)
     originals = {(module, name): getattr(module, name) for parts in PARTS.values() for module, name in parts}
     for part, functions in PARTS.items():
         for module, name in functions:
             setattr(module, name, timed(getattr(module, name), spent, part))
-    watched = step_ms(model, shape, classes)
+    measured = step_ms(model, shape, classes)
     for (module, name), original in originals.items():
         setattr(module, name, original)
     print(f"\n| {network.__name__}, a step of {SAMPLES} images, one core | ms |\n|---|---|")
     print(f"| PyTorch's operators | {by_pytorch:.0f} |\n| our kernels | {ours:.0f} ({by_pytorch / ours:.2f} x) |")
     parts = {part: 1e3 * seconds / (STEPS + 1) for part, seconds in spent.items()}
-    for part, ms in {**parts, "everything else": watched - sum(parts.values())}.items():
+    for part, ms in {**parts, "everything else": measured - sum(parts.values())}.items():
         print(f"| of which {part} | {ms:.0f} |")
 
 

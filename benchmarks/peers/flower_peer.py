@@ -1,4 +1,4 @@
-"""Flower's simulation on Ray with one worker a core. Prints one line of JSON: seconds of each round."""
+"""Flower's simulation on Ray with one worker per core. Prints one line of JSON: the seconds of each round."""
 
 import json
 import os
@@ -50,7 +50,7 @@ class Timed(FedAvg):
 
 
 @server_app.main()
-def main(grid: Grid, context: Context) -> None:  # noqa: ARG001 - Flower calls it so
+def main(grid: Grid, context: Context) -> None:  # noqa: ARG001 - required by Flower
     strategy = Timed(fraction_train=1.0, fraction_evaluate=0.0, min_available_nodes=work.CLIENTS)
     strategy.start(grid=grid, initial_arrays=ArrayRecord(work.Network().state_dict()), num_rounds=ROUNDS + 1)
 

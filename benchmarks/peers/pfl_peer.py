@@ -1,4 +1,4 @@
-"""pfl-research's simulated backend, all cores inside each operation. Prints one line of JSON: seconds of each round."""
+"""pfl-research's simulated backend, with all cores in each operation. Prints JSON: the seconds of each round."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ from torch.nn import functional
 
 
 class Network(work.Network):
-    def loss(self, images, labels, eval=False):  # noqa: A002 - the name that pfl calls it by
+    def loss(self, images, labels, eval=False):  # noqa: A002 - required by pfl
         self.train(not eval)
         return functional.cross_entropy(self(images), labels)
 

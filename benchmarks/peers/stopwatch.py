@@ -1,4 +1,4 @@
-"""Which part of a round is training."""
+"""Measure how long each round trains."""
 
 import time
 
@@ -7,7 +7,7 @@ from qccf.runtimes.clients import Clients
 
 
 class Stopwatch:
-    """How long each round trains, with what its threads spend on coding taken out."""
+    """Training time of each round, without the time that the threads spend on encoding."""
 
     def __init__(self) -> None:
         self._trains: list[float] = []

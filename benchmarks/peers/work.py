@@ -1,6 +1,6 @@
-"""The work that every contestant does: 10 clients × 1,200 images, 6 steps of 400, the 246,590-parameter network.
+"""The work of every contestant: 10 clients × 1,200 images, 6 steps of 400 images, the 246,590-parameter network.
 
-Plain PyTorch with no part of this project, so that it also runs in the peers' own environments.
+It uses only PyTorch, because it also runs in the environments of the peers.
 """
 
 import torch
@@ -11,7 +11,7 @@ CLIENTS, SAMPLES, STEPS, BATCH, LEARNING_RATE = 10, 1200, 6, 400, 0.1
 
 
 class Network(nn.Module):
-    """The textbook order of layers."""
+    """Convolution, ReLU, pooling: the usual order of layers."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""This project's simulator on the same work, under a policy that always takes everybody. Prints JSON.
+"""This project's simulator on the same work, with a policy in which all clients participate. Prints JSON.
 
-Not training is all of a round but the local updates; what coding takes is not counted as training.
+"Not training" is the whole round except the local updates; encoding does not count as training.
 """
 
 import json
@@ -37,7 +37,7 @@ def main(rounds: int, precision: str) -> None:
     seconds: list[float] = []
     run = simulate(scenario, "principle", dataset=dataset(), callbacks=[lambda p: seconds.append(p.round_seconds)])
     if run.rounds["arrived"].min() < work.CLIENTS:
-        sys.exit("not everybody took part")
+        sys.exit("not all clients participated")
     overhead = 1.0 - sum(watch.training()[1:]) / sum(seconds[1:])
     print(json.dumps({"seconds": seconds[1:], "share_not_training": overhead}))
 

@@ -1,4 +1,4 @@
-"""A plain PyTorch loop, all cores inside each operation. Prints one line of JSON: seconds of each round."""
+"""A plain PyTorch loop, with all cores in each operation. Prints one line of JSON: the seconds of each round."""
 
 import copy
 import json
