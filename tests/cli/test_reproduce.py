@@ -89,6 +89,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag, f"</{tag}> closes nothing"
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_and_needs_nothing_else(reproduced: Path) -> None:
     text = (reproduced / "report.html").read_text()
     page = Page(text)
@@ -120,6 +121,7 @@ def test_the_page_is_whole_and_needs_nothing_else(reproduced: Path) -> None:
             assert (reproduced / "figures" / f"{key}.{kind}").read_bytes() == data
 
 
+@pytest.mark.slow
 def test_the_page_says_what_was_done(reproduced: Path) -> None:
     text = (reproduced / "report.html").read_text()
     assert text.count('<tr id="claim-') == len(CLAIMS)
@@ -145,6 +147,7 @@ def test_the_report_of_the_folder_is_that_of_the_command(reproduced: Path, tmp_p
     assert page.count(b'<table class="claims') == 1
 
 
+@pytest.mark.slow
 def test_curves_are_means_with_intervals_over_seeds(reproduced: Path) -> None:
     import pandas as pd
 
@@ -293,6 +296,7 @@ def test_report_of_nothing_or_of_something_broken(tmp_path: Path, capsys) -> Non
     assert "cannot be read" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_solver_study_finds_no_gap_below_zero(reproduced: Path) -> None:
     study = next(json.loads(p.read_text()) for p in (reproduced / "studies").rglob("study.json") if "solvers" in str(p))
     assert study["study"] == "solvers"

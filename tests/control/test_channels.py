@@ -66,6 +66,7 @@ def test_objective_is_the_papers_formula() -> None:
         assert objective(problem, allocation) == decision.certificate.objective
 
 
+@pytest.mark.slow
 def test_assignment_equals_exhaustive_on_a_thousand_rounds() -> None:
     rng = np.random.default_rng(13)
     wrong, worst, proven = 0, 0.0, 0

@@ -55,7 +55,7 @@ def test_the_map_names_tests_that_exist(generate) -> None:
 
 def test_the_command_line_is_complete(generate) -> None:
     text = generate.command_line()
-    for command in ("run", "compare", "reproduce", "sweep", "report", "plan", "decide", "data", "flower"):
+    for command in ("run", "compare", "reproduce", "sweep", "report", "plan", "decide", "settings", "data", "flower"):
         assert f"## `qccf {command}`" in text
     assert not re.findall(r"^\| `[^|]*` \|  ?\|$", text, re.MULTILINE), "an option without a description"
 

@@ -143,6 +143,7 @@ def test_checkpoints_may_be_rarer(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "checkpoints")) == ["round-000006.npz", "round-000008.npz"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_cleanly_after_writing(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(tmp_path), "0.3", "qccf", "model"],
