@@ -164,7 +164,7 @@ def test_data_is_real_where_it_is_here(tmp_path: Path, monkeypatch) -> None:
         def check(self, folder):
             return ["whole"]
 
-    monkeypatch.setitem(DATASETS, "femnist", Here)
-    assert choose_data(TASKS["femnist"], tmp_path).dataset == "femnist"
+    monkeypatch.setitem(DATASETS, "emnist", Here)
+    assert choose_data(TASKS["femnist"], tmp_path).dataset == "emnist"
     monkeypatch.setitem(DATASETS, "femnist", Here)
     assert choose_data(TASKS["femnist"], tmp_path).dataset == "femnist"

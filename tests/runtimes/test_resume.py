@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from qccf.core.errors import RunFolderError
 from qccf.rounds import checkpoint
 from qccf.rounds.run import Run
 from qccf.runtimes.simulator import simulate
@@ -186,3 +187,12 @@ def test_ctrl_c_during_the_final_test_loses_nothing(tmp_path: Path, monkeypatch)
 
 def test_parameters_are_counted_whatever_is_stated() -> None:
     assert_same(run_to_the_end("qccf", None, "learning.num_parameters=651"), run_to_the_end("qccf"))
+
+
+def test_a_folder_of_another_version_is_refused_and_left_as_it_is(tmp_path: Path, monkeypatch) -> None:
+    run_to_the_end("qccf", tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    monkeypatch.setattr(checkpoint, "FORMAT", 3)
+    with pytest.raises(RunFolderError, match=r"written by another version of qccf \(format 2, not 3\)"):
+        run_to_the_end("qccf", tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from qccf.cli.options import Subparsers, add_scenario, add_training, execution_of, settings_of, warn
-from qccf.core.errors import ConfigError
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -33,12 +32,13 @@ def run_command(options: argparse.Namespace) -> int:
     from qccf.learning.datasets import data_folder, load_dataset
     from qccf.report.figures.drawing import save_chart
     from qccf.report.figures.run import run_charts
+    from qccf.rounds.run_folder import read_scenario
     from qccf.rounds.setup import check_scenario
     from qccf.runtimes.simulator import resolved_scenario, simulate
     from qccf.settings.loading import load_scenario
 
     if options.resume is not None:
-        scenario = load_scenario(_scenario_of(options.resume), execution_of(options))
+        scenario = read_scenario(options.resume, execution_of(options))
     else:
         scenario = load_scenario(options.scenario, [*settings_of(options), *execution_of(options)])
     if options.policy:
@@ -73,10 +73,3 @@ def run_command(options: argparse.Namespace) -> int:
         return 0
     console.print(f"Stopped after round {run.summary['rounds']}; resume with: qccf run --resume {out}", soft_wrap=True)
     return 130
-
-
-def _scenario_of(folder: Path) -> Path:
-    path = folder / "scenario.toml"
-    if not path.exists():
-        raise ConfigError(f"--resume {folder}: this folder holds no run, because it has no scenario.toml.")
-    return path

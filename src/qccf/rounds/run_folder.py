@@ -12,7 +12,7 @@
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +47,21 @@ def read_run(folder: Path) -> Run:
         summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
         rounds, clients = _read_table(folder / ROUNDS), _read_table(folder / CLIENTS)
         known = _read_table(folder / STATISTICS) if (folder / STATISTICS).exists() else {}
-        run = Run(load_scenario(folder / SCENARIO), summary, rounds, clients, known, folder=folder)
+        run = Run(read_scenario(folder), summary, rounds, clients, known, folder=folder)
         _ = run.num_rounds, run.accuracy, run.energy_j, run.mean_bits, clients["participated"]
     except (OSError, ValueError, KeyError, TypeError, QccfError) as error:
         raise RunFolderError(f"{folder} holds no complete run: {error}; resume it or leave it out.") from None
     if not run.num_rounds:
         raise RunFolderError(f"{folder} holds a run without rounds: resume it or leave it out.")
     return run
+
+
+def read_scenario(folder: Path, overrides: Iterable[str] = ()) -> Scenario:
+    """The settings of the run in a folder, also of a folder that version 0.1 wrote."""
+    path = folder / SCENARIO
+    if not path.exists():
+        raise RunFolderError(f"{folder} holds no run, because it has no {SCENARIO}.")
+    return load_scenario(path, overrides, renamed=True)
 
 
 def read_summary(folder: Path) -> dict[str, Any] | None:

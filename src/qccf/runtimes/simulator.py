@@ -104,15 +104,20 @@ def simulate(
     scenario = resolved_scenario(scenario, None if dataset else data_folder(data_dir), warn)
     world = build_world(scenario, scenario.federation.seed)
     data = dataset or load_dataset(scenario.data.dataset, data_folder(data_dir), seed=0)
+    fingerprint = run_fingerprint(scenario, data)
+    resumed = None
     if out is not None:
+        resumed, complaints = checkpoint.latest(out / CHECKPOINTS, fingerprint)
+        for sentence in complaints:
+            warn(sentence)
         begin_run(out, scenario)
     with Clients(scenario, data, world.dataset_sizes, scenario.federation.seed) as clients:
         codec = scenario_codec(scenario, clients.layer_sizes())
         uplink.warm_up(codec, scenario.learning.num_parameters)
         rules = build_rules(scenario, codec)
-        fingerprint = run_fingerprint(scenario, data)
-        source = TrainedUploads(clients, rules, clients.initial_weights())
-        state, ledger = _start(clients, rules, source, out, fingerprint, warn)
+        weights = clients.initial_weights()
+        source = TrainedUploads(clients, rules, weights)
+        state, ledger = resumed or (first_state(rules, source, weights), Ledger())
         accuracy, loss, finished = math.nan, math.nan, False
         try:
             while state.round_index < scenario.federation.rounds:
@@ -160,24 +165,6 @@ def run_fingerprint(scenario: Scenario, data: Dataset) -> str:
     """The digest of everything that a run's numbers depend on: its settings and the labels of its data."""
     labels = hashlib.sha256(data.train_labels.tobytes() + data.test_labels.tobytes()).hexdigest()
     return run_digest(scenario, labels)
-
-
-def _start(
-    clients: Clients,
-    rules: RoundRules,
-    source: TrainedUploads,
-    out: Path | None,
-    fingerprint: str,
-    warn: Callable[[str], None],
-) -> tuple[ServerState, Ledger]:
-    """The last checkpoint of the same run, or the state before the first round."""
-    if out is not None:
-        found, complaints = checkpoint.latest(out / CHECKPOINTS, fingerprint)
-        for sentence in complaints:
-            warn(sentence)
-        if found is not None:
-            return found
-    return first_state(rules, source, clients.initial_weights()), Ledger()
 
 
 def about_data(data: Dataset) -> dict[str, Any]:

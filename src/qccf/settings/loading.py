@@ -36,12 +36,17 @@ RENAMED = {"cell.scenario": "cell.path_loss"}
 """Keys of version 0.1 and what they are called now."""
 
 
-def load_scenario(source: str | Path = "femnist", overrides: Iterable[str] = ()) -> Scenario:
+def load_scenario(source: str | Path = "femnist", overrides: Iterable[str] = (), *, renamed: bool = False) -> Scenario:
     """The scenario of a preset or a TOML file, with `section.key=value` overrides applied in order.
 
-    A file may begin with `preset = "name"`: it then states only what differs from that preset.
+    A file may begin with `preset = "name"`: it then states only what differs from that preset. `renamed` accepts the
+    keys of version 0.1.
     """
     tree = read_settings(source)
+    for old, new in RENAMED.items() if renamed else ():
+        (section, key), (_, new_key) = old.split("."), new.split(".")
+        if key in tree.get(section, {}):
+            tree[section][new_key] = tree[section].pop(key)
     for override in overrides:
         path, value = _parsed(override)
         layer: dict[str, Any] = {}

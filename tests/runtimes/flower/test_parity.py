@@ -34,17 +34,19 @@ def federate(out, *settings: str, **config) -> LoopGrid:
 
 
 @pytest.mark.parametrize(
-    ("policy", "codec"),
+    ("policy", "codec", "solver"),
     [
-        ("qccf", "model"),
-        ("qccf", "update+entropy"),
-        ("qccf", "update+block+entropy"),
-        ("principle", "block"),
-        ("no-quantization", "model"),
+        ("qccf", "model", "assignment"),
+        ("qccf", "update+entropy", "assignment"),
+        ("qccf", "update+block+entropy", "genetic"),
+        ("qccf", "model", "exhaustive"),
+        ("principle", "block", "assignment"),
+        ("no-quantization", "model", "assignment"),
     ],
 )
-def test_same_decisions_same_model(policy: str, codec: str, tmp_path) -> None:
+def test_same_decisions_same_model(policy: str, codec: str, solver: str, tmp_path) -> None:
     settings = [f"codec.name={codec}", f"policy.name={policy}", "federation.seed=2", "radio.num_channels=4"]
+    settings += [f"control.solver={solver}", "control.genetic.generations=5"]
     simulated = simulate(tiny_scenario(*settings), dataset=tiny_dataset(), out=tmp_path / "simulated")
     grid = federate(tmp_path / "flower", *settings)
     checkpoints = [sorted((tmp_path / kind / "checkpoints").iterdir())[-1] for kind in ("simulated", "flower")]
