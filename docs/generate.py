@@ -201,16 +201,17 @@ def pictures() -> None:
 
     from qccf.core.contracts import Observation
     from qccf.devices.cost import compute_energy_j, slowest_frequency_hz, training_cycles
-    from qccf.policies.registry import build_policy
-    from qccf.report.figures.builders import BITS_LABEL, SIZES_LABEL, curves, grouped
+    from qccf.report.figures.builders import BAND, BITS_LABEL, SIZES_LABEL, curves, grouped
     from qccf.report.figures.chart import Chart, Panel, Series
     from qccf.report.figures.drawing import save_chart
     from qccf.report.figures.style import Styles
-    from qccf.runtimes.planner import StatisticsModel, plan
+    from qccf.rounds.setup import build_policy
+    from qccf.rounds.sources import StatisticsModel
+    from qccf.runtimes.planner import plan
     from qccf.settings.loading import load_scenario
 
-    def save(key: str, *panels: Panel) -> None:
-        chart = Chart(key, "", "", panels, panel_size_inch=(4.5, 3.0))
+    def save(key: str, *panels: Panel, caption: str = "") -> None:
+        chart = Chart(key, "", caption, panels, panel_size_inch=(4.5, 3.0))
         save_chart(chart, ROOT / "docs" / "images" / f"{key}.svg")
 
     scenario = load_scenario("femnist", ["statistics.model=trace", "statistics.trace=growing-weights"])
@@ -240,7 +241,7 @@ def pictures() -> None:
     )
 
     sizes = np.linspace(600.0, 1800.0, 10)
-    statistics = StatisticsModel(scenario).at(50, sizes)[0]
+    statistics = StatisticsModel(scenario, sizes).known(50)
     links = [Observation(np.full((10, 10), rate_bps), statistics) for rate_bps in np.arange(80e6, 151e6, 1e6)]
     runs = plan(scenario, ["qccf", "same-size"], 8)
     styles = Styles(runs)
@@ -255,6 +256,7 @@ def pictures() -> None:
         "idea-bits",
         Panel("Bits rise as training converges", "round", BITS_LABEL, over_rounds, integers=True),
         Panel("Bits fall with the data of a client, all links alike", SIZES_LABEL, BITS_LABEL, tuple(chosen)),
+        caption=BAND,
     )
 
 

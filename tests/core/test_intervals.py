@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from qccf.core.intervals import band, estimate
+from qccf.core.intervals import estimate
 
 
 def test_the_interval_is_students() -> None:
@@ -21,14 +21,6 @@ def test_one_value_has_no_interval_and_none_has_no_mean() -> None:
     one, none = estimate([2.0]), estimate([math.nan])
     assert (one.mean, one.known, one.shown()) == (2.0, False, "2.00")
     assert (none.count, none.known, none.shown()) == (0, False, "–")
-
-
-def test_bands_are_intervals_column_by_column() -> None:
-    values = np.array([[1.0, 2.0], [3.0, 2.5], [2.0, 3.0]])
-    mean, low, high = band(values)
-    for k in range(2):
-        e = estimate(values[:, k])
-        assert (mean[k], low[k], high[k]) == pytest.approx((e.mean, e.low, e.high))
 
 
 def test_equal_counts_do_not_mean_that_there_is_no_spread() -> None:

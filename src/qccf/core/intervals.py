@@ -6,8 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import t
 
-from qccf.core.contracts import FloatArray
-
 CONFIDENCE = 0.95
 
 
@@ -49,9 +47,3 @@ def estimate(values: Iterable[float], grain: float = 0.0) -> Estimate:
     spread = max(float(kept.std(ddof=1)), grain / np.sqrt(12.0))
     half = float(t.ppf(0.5 + CONFIDENCE / 2.0, len(kept) - 1) * spread / np.sqrt(len(kept)))
     return Estimate(float(kept.mean()), half, len(kept))
-
-
-def band(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Mean, lower and upper end over the first axis (seeds), column by column; ends are NaN with one seed."""
-    columns = [estimate(column) for column in values.T]
-    return tuple(np.array([getattr(c, name) for c in columns]) for name in ("mean", "low", "high"))  # type: ignore[return-value]
