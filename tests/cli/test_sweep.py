@@ -269,41 +269,7 @@ def test_time_and_memory_are_measured_per_run(tmp_path: Path, capsys) -> None:
     assert rounds.groupby("run")["decision_s"].max().max() == results["decision_max_s"].max()
 
 
-<<<<<<< HEAD
-=======
-def test_the_growth_is_drawn_from_the_table(tmp_path: Path) -> None:
-    from benchmarks.growth import draw, grown
-
-    sizes = [10, 100, 1000]
-    results = pd.DataFrame(
-        [
-            {
-                "policy": "qccf",
-                "federation.num_clients": size,
-                "radio.num_channels": size // 10,
-                "decision_s": size * factor,
-                "start_memory_bytes": 2**20,
-                "peak_memory_bytes": (size + 1) * 2**20,
-            }
-            for size in sizes
-            for factor in (1.0, 2.0, 6.0)
-        ]
-    )
-    table = grown(results)
-    assert list(table["federation.num_clients"]) == sizes
-    assert list(table["seconds_median"]) == [20, 200, 2000]
-    assert list(table["seconds_min"]) == sizes
-    assert list(table["seconds_max"]) == [60, 600, 6000]
-    assert list(table["added_mib_median"]) == sizes
-    assert list(table["peak_mib_max"]) == [size + 1 for size in sizes]
-    assert set(table["start_mib_median"]) == {1.0}
-    assert set(table["cells"]) == {3}
-    draw(table, tmp_path / "growth.png")
-    assert (tmp_path / "growth.png").stat().st_size > 10_000
-
-
 @pytest.mark.slow
->>>>>>> 2dbbb24 (Slow tests are marked, so that make check stays short; documents made from code are up to date)
 def test_ctrl_c_ends_the_worker_processes_too(file: Path) -> None:
     """The interrupt comes while a run is in progress: the policy leaves a file when it decides."""
     text = PLAN.replace('policy = ["qccf", "principle"]', 'policy = ["tests.helpers.slow_policy:Slow"]')
