@@ -11,17 +11,8 @@ _DEBIAN_PACKAGE = "dataset-fashion-mnist"
 _DEBIAN_FOLDER = "usr/share/datasets/fashion-mnist"
 
 _CLASSES = (
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
-)
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+)  # fmt: skip
 
 
 class FashionMnistSource:

@@ -23,22 +23,10 @@ Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 
 FONTS = (
-    "DejaVuSans",
-    "DejaVuSans-Bold",
-    "DejaVuSansMono",
-    "DejaVuSerif",
-    "DejaVuSerif-Bold",
-    "DejaVuSerif-Italic",
-    "STIXGeneral",
-    "STIXGeneralBol",
-    "STIXGeneralBolIta",
-    "STIXGeneralItalic",
-    "cmmi10",
-    "cmr10",
-    "cmss10",
-    "cmti10",
-    "cmtt10",
-)
+    "DejaVuSans", "DejaVuSans-Bold", "DejaVuSansMono", "DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSerif-Italic",
+    "STIXGeneral", "STIXGeneralBol", "STIXGeneralBolIta", "STIXGeneralItalic", "cmmi10", "cmr10", "cmss10",
+    "cmti10", "cmtt10",
+)  # fmt: skip
 SIDE = 28
 
 _SQUARE = 64  # side of a glyph's fields
