@@ -235,6 +235,29 @@ def test_trained_runs_are_in_the_table_too(tmp_path: Path) -> None:
     assert main(["report", str(out)]) == 0
 
 
+@pytest.mark.usefixtures("tiny_source")
+def test_the_table_names_the_dataset_that_was_used_and_the_warning_comes_once(tmp_path: Path, capsys) -> None:
+    settings = "\n".join(
+        f"{key} = {json.dumps(value) if not value[0].isdigit() else value}"
+        for key, value in (setting.split("=") for setting in SETTINGS)
+    )
+    file = tmp_path / "grid.toml"
+    data = 'data.dataset = "emnist"\ndata.fallbacks = ["tiny"]'
+    file.write_text(f"[settings]\n{settings}\n{data}\n[grid]\nseed = [1, 2]\n")
+    assert main(["sweep", str(file), "--out", str(tmp_path / "out")]) == 0
+    assert capsys.readouterr().err.count("Using tiny instead") == 1
+    assert list(pd.read_parquet(tmp_path / "out" / "results.parquet")["data.dataset"]) == ["tiny"] * 2
+
+
+def test_a_plan_counts_the_parameters_of_its_model(tmp_path: Path) -> None:
+    file = tmp_path / "grid.toml"
+    file.write_text(
+        'kind = "plan"\n[settings]\nfederation.rounds = 1\nlearning.num_parameters = 0\n[grid]\nseed = [1]\n'
+    )
+    assert main(["sweep", str(file), "--out", str(tmp_path / "out")]) == 0
+    assert list(pd.read_parquet(tmp_path / "out" / "results.parquet")["learning.num_parameters"]) == [246_590]
+
+
 MEASURE = """
 scenario = "quick"
 kind = "measure"

@@ -65,9 +65,8 @@ def compare_command(options: argparse.Namespace) -> int:
     ]
     for one in scenarios:
         check_scenario(one)
-    if options.address is None:  # the nodes of another cluster have their own data
-        found = resolved_scenario(scenario, data_dir, warn).data.model_dump()
-        scenarios = [one.replaced(data=found) for one in scenarios]
+    found = resolved_scenario(scenario, data_dir, warn).data.model_dump()  # the figures need the data here as well
+    scenarios = [one.replaced(data=found) for one in scenarios]
     if options.tensorboard:
         tensorboard_class()
     out: Path = options.out or Path("runs") / f"compare-{Path(options.scenario).stem}"

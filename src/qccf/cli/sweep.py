@@ -1,16 +1,19 @@
 """`qccf sweep`."""
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qccf.cli.engines import add_engine, build_engine, check_engine, with_cores
 from qccf.cli.options import Subparsers, add_data_dir, warn
 from qccf.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from qccf.jobs.grid import Grid
+    from qccf.jobs.grid import Grid, Kind
     from qccf.jobs.queue import Job, QueueProgress
+    from qccf.settings.loading import Scenario
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -39,8 +42,8 @@ def sweep_command(options: argparse.Namespace) -> int:
     if measured and (options.engine == "ray" or (options.jobs or 1) > 1):
         raise ConfigError('kind = "measure" runs one job at a time on this machine: omit --jobs and --engine ray.')
     out: Path = options.out or Path("runs") / f"sweep-{options.file.stem}"
-    jobs = _jobs(grid, out / "runs", options)
-    _check(grid)
+    grid = _resolved(grid, options)
+    jobs = [_job(scenario, grid.kind, out / "runs", options) for scenario in grid.scenarios]
     require_writable(out)
     write_text_whole(out / "sweep.toml", options.file.read_text(encoding="utf-8"))
     console = Console()
@@ -64,27 +67,45 @@ def sweep_command(options: argparse.Namespace) -> int:
     return print_outcome(console, progress)
 
 
-def _jobs(grid: "Grid", runs: Path, options: argparse.Namespace) -> "list[Job]":
-    if grid.kind != "train":
-        from qccf.jobs.planning import plan_job
-
-        return [plan_job(scenario, runs, measured=grid.kind == "measure") for scenario in grid.scenarios]
-    from qccf.jobs.training import training_job
+def _resolved(grid: "Grid", options: argparse.Namespace) -> "Grid":
+    """The grid with counted parameters and present datasets; finds errors in any scenario before the first run."""
     from qccf.learning.datasets import data_folder
+    from qccf.rounds.setup import check_scenario, with_counted_parameters
+    from qccf.rounds.sources import check_trace
+    from qccf.runtimes.planner import planned_scenario
+
+    train = grid.kind == "train"
+    scenarios = [
+        with_cores(with_counted_parameters(one, always=True), options) if train else planned_scenario(one)
+        for one in grid.scenarios
+    ]
+    for one in scenarios:
+        check_scenario(one)
+        if not train:
+            check_trace(one)
+    if train and options.address is None:  # the nodes of another cluster have their own data
+        scenarios = _with_datasets(scenarios, data_folder(options.data_dir))
+    return replace(grid, scenarios=tuple(scenarios))
+
+
+def _with_datasets(scenarios: "Sequence[Scenario]", data_dir: Path) -> "list[Scenario]":
+    """Each dataset is looked for once, because the check reads its files."""
     from qccf.runtimes.simulator import resolved_scenario
 
-    data_dir = data_folder(options.data_dir)
-    elsewhere = options.address is not None  # the nodes of another cluster have their own data
-    resolved = [resolved_scenario(scenario, None if elsewhere else data_dir, warn) for scenario in grid.scenarios]
-    return [training_job(with_cores(scenario, options), runs, data_dir) for scenario in resolved]
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for one in scenarios:
+        wanted = (one.data.dataset, *one.data.fallbacks)
+        if wanted not in found:
+            found[wanted] = resolved_scenario(one, data_dir, warn).data.model_dump(include={"dataset", "fallbacks"})
+    return [one.replaced(data=found[(one.data.dataset, *one.data.fallbacks)]) for one in scenarios]
 
 
-def _check(grid: "Grid") -> None:
-    """Find errors in any scenario before the first run."""
-    from qccf.rounds.setup import check_scenario
-    from qccf.rounds.sources import check_trace
+def _job(scenario: "Scenario", kind: "Kind", runs: Path, options: argparse.Namespace) -> "Job":
+    if kind != "train":
+        from qccf.jobs.planning import plan_job
 
-    for scenario in grid.scenarios:
-        check_scenario(scenario)
-        if grid.kind != "train":
-            check_trace(scenario)
+        return plan_job(scenario, runs, measured=kind == "measure")
+    from qccf.jobs.training import training_job
+    from qccf.learning.datasets import data_folder
+
+    return training_job(scenario, runs, data_folder(options.data_dir))

@@ -9,7 +9,7 @@ from qccf.jobs.names import run_name
 from qccf.jobs.queue import Job, OnStep
 from qccf.learning.datasets import Dataset, load_dataset
 from qccf.rounds.run_folder import read_summary
-from qccf.runtimes.simulator import RoundEvent, simulate
+from qccf.runtimes.simulator import RoundEvent, resolved_scenario, simulate
 from qccf.settings.loading import Scenario
 
 
@@ -34,15 +34,16 @@ class TrainingJob(Job):
             from qccf.runtimes.tensorboard import TensorBoardWriter
 
             callbacks.append(TensorBoardWriter(folder / "tensorboard").update)
-        run = simulate(
-            self.scenario,
-            out=folder,
-            dataset=cached_dataset(self.scenario.data.dataset, self.data_dir),
-            callbacks=callbacks,
-            warn=lambda sentence: print(f"qccf: {self.folder.name}: {sentence}", file=sys.stderr),
-        )
+        scenario = self.scenario
+        if scenario.data.fallbacks:  # a node with its own data decides which dataset it has
+            scenario = resolved_scenario(scenario, self.data_dir, self._warn)
+        dataset = cached_dataset(scenario.data.dataset, self.data_dir)
+        run = simulate(scenario, out=folder, dataset=dataset, callbacks=callbacks, warn=self._warn)
         if not run.finished:
             raise KeyboardInterrupt
+
+    def _warn(self, sentence: str) -> None:
+        print(f"qccf: {self.folder.name}: {sentence}", file=sys.stderr)
 
 
 def training_job(
