@@ -102,6 +102,16 @@ def test_the_table_of_the_other_runs_is_printed_when_one_fails(tmp_path: Path, c
     assert {s["policy"] for s in json.loads((tmp_path / "summary.json").read_text())} == set(POLICIES) - {"principle"}
 
 
+@pytest.mark.slow
+def test_several_processes_leave_the_same_runs(tmp_path: Path) -> None:
+    more = ["--policies", "qccf,same-size", "--set", "data.dataset=tests.helpers.tiny:TinySource"]
+    assert main(command(tmp_path / "one", *more)) == 0
+    assert main(command(tmp_path / "two", *more, "--jobs", "2")) == 0
+    for one, two in zip(run_folders(tmp_path / "one"), run_folders(tmp_path / "two"), strict=True):
+        assert one.name == two.name
+        assert (one / "rounds.parquet").read_bytes() == (two / "rounds.parquet").read_bytes()
+
+
 def test_tensorboard_logs_every_run_or_is_refused_before_the_first(tmp_path: Path, capsys, monkeypatch) -> None:
     logged: list[Path] = []
 

@@ -62,7 +62,7 @@ def file(tmp_path: Path) -> Path:
         ('"quick"', "3", "scenario = 3 is not text"),
         ("seed = [3, 4]", f"seed = {list(range(30_000))}", "makes 120,000 runs, more than 100,000"),
         ("federation.rounds = 2", 'statistics = {model = "trace", trace = "no.csv"}', "'no.csv' cannot be read"),
-        ('"plan"', '"train"\n#', "dataset 'nowhere' is unknown"),
+        ('"plan"', '"train"\n#', "dataset 'nowhere' is not one of"),
         ("[grid]", "[grid", "is not valid TOML"),
     ],
 )
