@@ -121,7 +121,7 @@ def test_a_missing_policy_leaves_a_gap_that_is_named() -> None:
     assert [f.verdict for f in judged["beta"].findings] == ["holds", "not measurable", "holds"]
 
 
-def test_a_saving_is_told_beta_by_beta_and_all_must_hold() -> None:
+def test_a_saving_is_judged_at_each_beta_and_all_must_hold() -> None:
     """In the paper's amount at one β only: that is a part of the claim."""
     records = list(made_family(AS_CLAIMED).records)
     for k, record in enumerate(records):

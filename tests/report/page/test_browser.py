@@ -1,4 +1,4 @@
-"""The report in a real browser: no errors, no horizontal scrolling, and figures that answer to mouse and keyboard."""
+"""The report in a real browser: no errors, no horizontal scrolling, and figures that react to mouse and keyboard."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -32,17 +32,17 @@ def varied_runs() -> list[Run]:
 
 def opened(browser, page_file: Path, size: str, scheme: str):
     page = browser.new_context(viewport=SIZES[size], color_scheme=scheme).new_page()
-    page.said = []
-    page.on("console", lambda message: page.said.append(message.text))
-    page.on("pageerror", lambda error: page.said.append(str(error)))
-    page.on("request", lambda request: page.said.append(request.url) if request.url.startswith("http") else None)
+    page.messages = []
+    page.on("console", lambda message: page.messages.append(message.text))
+    page.on("pageerror", lambda error: page.messages.append(str(error)))
+    page.on("request", lambda request: page.messages.append(request.url) if request.url.startswith("http") else None)
     page.goto(page_file.as_uri())
     return page
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
-def test_it_opens_without_a_word(browser, page_file: Path, size: str, scheme: str) -> None:
+def test_it_opens_without_messages(browser, page_file: Path, size: str, scheme: str) -> None:
     page = opened(browser, page_file, size, scheme)
     width = page.evaluate("document.documentElement.scrollWidth")
     assert width <= SIZES[size]["width"], "the page must not scroll sideways"
@@ -50,7 +50,7 @@ def test_it_opens_without_a_word(browser, page_file: Path, size: str, scheme: st
     assert page.locator("svg.plot path").count() > 50
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 28)"
     assert dark == (scheme == "dark")
-    assert page.said == []
+    assert page.messages == []
 
 
 def test_pointing_zooming_and_switching_off(browser, page_file: Path) -> None:
@@ -79,7 +79,7 @@ def test_pointing_zooming_and_switching_off(browser, page_file: Path) -> None:
     assert plot.locator(".curves > path").count() == curves - 2, "line and band are gone"
     button.click()
     assert plot.locator(".curves > path").count() == curves
-    assert page.said == []
+    assert page.messages == []
 
 
 def test_the_keyboard_reads_and_zooms(browser, page_file: Path) -> None:
@@ -99,7 +99,7 @@ def test_the_keyboard_reads_and_zooms(browser, page_file: Path) -> None:
     assert plot.locator("text").all_inner_texts() == ticks
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.tagName") in ("BUTTON", "svg", "A")
-    assert page.said == []
+    assert page.messages == []
 
 
 def test_a_finger_reads_values_that_stay(browser, page_file: Path) -> None:

@@ -52,19 +52,19 @@ def text() -> str:
 def test_a_cause_is_shown_with_its_claim_and_a_warning_if_the_verdict_changed(text: str) -> None:
     section = text[text.index('id="diagnosis"') : text.index('id="results"')]
     parts = re.split("<h3>", section)[1:]
-    told = {re.sub("<[^>]+>", "", part).partition("\n")[0]: part for part in parts}
-    least = told["EMNIST: QCCF spends the least energy over all rounds. ✗ does not hold"]
+    sections = {re.sub("<[^>]+>", "", part).partition("\n")[0]: part for part in parts}
+    least = sections["EMNIST: QCCF spends the least energy over all rounds. ✗ does not hold"]
     assert "<p><strong>The claim.</strong> Principle is made cheap\nfor this test.</p>" in least
     assert "check it again" not in least
     assert "β = 150, principle: energy -" in least
-    old = told["EMNIST: QCCF takes 48.21 % less energy than principle. ✗ does not hold"]
+    old = sections["EMNIST: QCCF takes 48.21 % less energy than principle. ✗ does not hold"]
     assert "Written when the verdict was “partly”; check it again." in old
-    new = told["EMNIST: QCCF takes 35.42 % less energy than same-size. ≈ partly"]
+    new = sections["EMNIST: QCCF takes 35.42 % less energy than same-size. ≈ partly"]
     assert "Nobody has written down the cause yet." in new
-    assert not any("fewest rounds" in head for head in told), "what holds needs no cause"
+    assert not any("fewest rounds" in head for head in sections), "what holds needs no cause"
 
 
-def test_an_unfinished_run_is_left_out_and_said(text: str) -> None:
+def test_an_unfinished_run_is_left_out_and_the_page_says_so(text: str) -> None:
     assert "Unfinished runs: 1, left out." in text
     assert "30 training runs, 3 seeds" in text
     charts = json.loads(re.search(r'id="charts">(.*?)</script>', text, re.DOTALL)[1])
@@ -72,7 +72,7 @@ def test_an_unfinished_run_is_left_out_and_said(text: str) -> None:
     assert len(policies["panels"][0]["series"][0]["x"]) == 40, "one short run must not shorten the others"
 
 
-def test_rules_and_what_is_not_the_papers_are_on_the_page(text: str) -> None:
+def test_rules_and_differences_from_the_paper_are_on_the_page(text: str) -> None:
     assert all(rule in text.replace("&#39;", "'") for rule in RULES.values())
     assert "energy ±5 %, accuracy ±1 points, rank correlation ±0.2, rounds ±1 rounds, bits ±0.5 bits" in text
     settings = text[text.index('id="settings"') :]
@@ -83,7 +83,7 @@ def test_rules_and_what_is_not_the_papers_are_on_the_page(text: str) -> None:
     assert not any(row.startswith("|samples per client") for row in shown), "1,200 is the paper's"
 
 
-def test_training_stands_beside_the_studies(text: str) -> None:
+def test_trained_savings_are_shown_beside_the_studies(text: str) -> None:
     charts = json.loads(re.search(r'id="charts">(.*?)</script>', text, re.DOTALL)[1])
     panels = next(chart for chart in charts if chart["key"] == "savings")["panels"]
     panel = next(panel for panel in panels if panel["title"] == "channel gain")
@@ -185,7 +185,7 @@ def test_the_claims_are_a_table_of_numbers() -> None:
     assert 'download="claims.csv"' in report.page
 
 
-def test_what_is_not_settled_is_not_called_borne_out() -> None:
+def test_what_is_not_settled_is_not_called_confirmed() -> None:
     one_seed = build_report(made_family(AS_CLAIMED, seeds=1).records, [], Manifest()).page
     assert "These runs neither show nor refute" in one_seed
     assert "Nowhere in these runs" not in one_seed
@@ -204,7 +204,7 @@ def test_versions_are_those_of_the_runs() -> None:
     assert f"qccf ? ({len(records) // 2} runs); qccf 0.0.9, torch 1.0 ({len(records) // 2} runs)" in page
 
 
-def test_runs_on_the_same_data_are_told_apart() -> None:
+def test_families_on_the_same_data_have_different_titles() -> None:
     record = made_record("qccf", 0)
     groups = families([record, *with_settings([record], radio={"gain_db": 10.0})])
     assert [family.title for family in groups] == [

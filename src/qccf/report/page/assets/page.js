@@ -1,6 +1,6 @@
 "use strict";
-/* Draws the figures of the page from the numbers in it: hover, zoom and switch curves on and off, by mouse, touch or
-   keyboard. Nothing is loaded from anywhere. */
+/* Draws the figures of the page from the numbers in it. Readers can point, zoom and hide curves with mouse, touch or
+   keyboard. Nothing is loaded from elsewhere. */
 (() => {
   const SVG = "http://www.w3.org/2000/svg";
   const MARGIN = { left: 64, right: 14, top: 8, bottom: 42 };
@@ -276,7 +276,7 @@
         this.zoomed = [...xs, ...ys];
         this.render();
       });
-      // A finger that is lifted leaves its values on the screen.
+      // Touch: the values stay on the screen when the finger is lifted.
       svg.addEventListener("pointerleave", (event) => { if (!start && event.pointerType === "mouse") this.leave(); });
       svg.addEventListener("dblclick", () => this.reset());
       svg.addEventListener("blur", () => this.leave());
