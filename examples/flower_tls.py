@@ -1,4 +1,4 @@
-"""A federation with TLS and node keys on one machine: make them, start everything, train five rounds, stop everything.
+"""A federation with TLS and node keys on one machine: make keys, start all processes, train, stop all processes.
 
 python examples/flower_tls.py [ROUNDS] [NODES]
 """
@@ -30,6 +30,6 @@ def main(rounds: int = 5, nodes: int = 3) -> int:
 
 
 if __name__ == "__main__":
-    for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # so that everything is stopped then as well
+    for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # these signals stop the federation, too
         signal.signal(sign, lambda number, _: sys.exit(128 + number))
     sys.exit(main(*map(int, sys.argv[1:])))

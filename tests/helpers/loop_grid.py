@@ -1,4 +1,4 @@
-"""A Grid without a network: every message goes through the client's app at once, as bytes both ways."""
+"""A Grid without a network: each message is serialized, given to the client's app at once, and answered."""
 
 from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid
@@ -8,7 +8,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 
 def through_bytes(message: Message) -> Message:
-    """What the other end makes of it."""
+    """The message as the receiver reads it."""
     message.metadata.__dict__["_message_id"] = message.object_id
     contents = {name: part.deflate() for name, part in get_all_nested_objects(message).items()}
     copy = inflate_object_from_contents(message.object_id, contents)
@@ -17,8 +17,8 @@ def through_bytes(message: Message) -> Message:
 
 
 class LoopGrid(Grid):
-    """`numbers` are the clients' numbers; node ids are not these numbers. `meddle(client, reply)` may change a reply,
-    or return None for one that never comes. Replies come back in reverse, since their order must not matter."""
+    """`numbers` are the clients' numbers; node ids differ from them. `meddle(client, reply)` may change a reply, or
+    return None to lose it. Replies come in reverse order, because their order must not matter."""
 
     def __init__(self, app, numbers, run_config=None, meddle=lambda _, reply: reply) -> None:
         TaskIdentity.run_id, TaskIdentity.task_id, TaskIdentity.node_id = 1, 1, 1

@@ -13,7 +13,7 @@ ROUNDS = 4
 
 
 def own_app() -> ClientApp:
-    """A user's own model, data and training loop, with nothing of ours but the mod and the meter."""
+    """A user's own model, data and training loop with the mod and the meter of qccf."""
     app = ClientApp()
     data = tiny_dataset()
 
@@ -54,7 +54,7 @@ def is_training(reply: Message) -> bool:
 
 
 def answering(reply, node=None):
-    """A message whose reply looks like this one, or as if another node had made it."""
+    """A message whose reply looks like this one, or like a reply of another node."""
     source = reply.metadata.src_node_id if node is None else node
     asked = Message(RecordDict(), source, MessageType.TRAIN, group_id=reply.metadata.group_id)
     asked.metadata.__dict__["_message_id"] = reply.metadata.reply_to_message_id

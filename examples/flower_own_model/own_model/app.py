@@ -1,4 +1,4 @@
-"""A Flower app with its own model, data and training loop; only the strategy, the mod and the meter are qccf's."""
+"""A Flower app with its own model, data and training loop. It uses the strategy, the mod and the meter of qccf."""
 
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
@@ -19,7 +19,7 @@ def make_model() -> nn.Module:
 
 
 def make_data(number: int, samples: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """On which side of a plane? Every client draws points of its own."""
+    """Points and the side of a plane on which each lies. Each client draws its own points."""
     points = torch.randn(samples, 20, generator=torch.Generator().manual_seed(number))
     return points, (points.sum(1) > 0.0).long()
 

@@ -1,4 +1,4 @@
-"""Clients that are lost, late or refused, and servers that start again."""
+"""Clients that are lost, late or refused, and servers that are started again."""
 
 import json
 import logging
@@ -21,7 +21,7 @@ from tests.helpers.own_federation import ROUNDS, answering, federation, first_ar
 
 
 def test_a_lost_client_is_missed_and_may_come_back() -> None:
-    """Client 1 is gone in round 2: its node answers nothing. In round 3 it is asked who it is, in round 4 it works."""
+    """The node of client 1 does not answer in round 2. It gets a "hello" in round 3 before it works again."""
     gone = []
 
     def meddle(client, reply):
@@ -68,7 +68,7 @@ def test_a_node_whose_hello_failed_is_asked_again(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_node_that_is_refused_may_take_the_place_of_one_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node without a key has another id when it comes back, while the old one seems to be there for a minute."""
+    """A node without a key has another id after a restart, while the old id seems online for a minute."""
     monkeypatch.setattr(roster, "AGAIN_S", 0.0)
     strategy, grid = federation()
     strategy.start(grid, first_arrays(), num_rounds=1, timeout=1)
@@ -82,7 +82,7 @@ def test_a_node_that_is_refused_may_take_the_place_of_one_that_goes(monkeypatch:
 
 
 class SlowGrid(LoopGrid):
-    """Who is asked for its number needs a while."""
+    """Replies to "hello" take a while."""
 
     def pull_messages(self, message_ids):
         asked = [message for _, message in self.sent if message.metadata.message_id in message_ids]
@@ -93,7 +93,7 @@ class SlowGrid(LoopGrid):
 
 @pytest.mark.parametrize("kind", [LoopGrid, SlowGrid])
 def test_it_gives_up_when_nothing_comes_back(kind) -> None:
-    """Whoever is silent must say hello again, which may take a while: no round passes meanwhile."""
+    """Clients that did not answer must answer "hello" first, which may take a while; no round passes meanwhile."""
     strategy, grid = federation(lambda _, reply: None if is_training(reply) else reply, patience=2)
     grid.__class__ = kind
     strategy.join_timeout_s = 20.0
@@ -103,7 +103,7 @@ def test_it_gives_up_when_nothing_comes_back(kind) -> None:
 
 
 class Idle(Qccf):
-    """Schedules nobody."""
+    """Schedules no client."""
 
     def decide(self, state, observation, rng):
         nobody = np.zeros(len(observation.rates_bps))
@@ -117,16 +117,16 @@ def test_rounds_in_which_nobody_was_to_train_are_no_reason_to_give_up() -> None:
     assert strategy.ledger.tables()["rounds"]["participants"].tolist() == [0, 0, 0]
 
 
-def test_it_waits_for_somebody_and_then_says_that_nobody_is_there(tmp_path) -> None:
+def test_without_clients_it_waits_and_then_fails(tmp_path) -> None:
     strategy, grid = federation(out=tmp_path)
     strategy.start(grid, first_arrays(), num_rounds=1, timeout=1)
     grid.numbers = {}
     with pytest.raises(AbsentError, match="0 of 5 clients came"):
         strategy.start(grid, first_arrays(), num_rounds=9, timeout=1)
-    assert len(strategy.ledger) == 1, "no round passes with nobody there"
+    assert len(strategy.ledger) == 1, "no round passes without a client"
 
 
-def test_it_says_who_did_not_come(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_error_names_missing_clients(caplog: pytest.LogCaptureFixture) -> None:
     strategy, grid = federation()
     grid.numbers = {node: number for node, number in grid.numbers.items() if number != 3} | {5: 1, 6: 99}
     with caplog.at_level(logging.WARNING, logger="flwr"), pytest.raises(AbsentError, match=r"4 of 5 .* missing: 3"):
@@ -135,7 +135,7 @@ def test_it_says_who_did_not_come(caplog: pytest.LogCaptureFixture) -> None:
     assert "it states client number 99, and the 5 clients are numbered from 0" in caplog.text
 
 
-def test_a_server_that_is_started_again_goes_on(tmp_path) -> None:
+def test_a_server_that_is_started_again_resumes(tmp_path) -> None:
     whole, grid = federation()
     whole.start(grid, first_arrays(), num_rounds=ROUNDS, timeout=5)
     first, grid = federation(out=tmp_path)
@@ -152,7 +152,7 @@ def test_a_server_that_is_started_again_goes_on(tmp_path) -> None:
     assert (tmp_path / "scenario.toml").exists()
 
 
-def test_a_server_that_goes_on_needs_only_somebody(tmp_path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_resumed_server_needs_only_one_client(tmp_path, caplog: pytest.LogCaptureFixture) -> None:
     settings = (lambda _, reply: reply, "policy.name=channel-allocate")
     first, grid = federation(*settings, out=tmp_path)
     first.start(grid, first_arrays(), num_rounds=1, timeout=5)
@@ -170,7 +170,7 @@ def test_a_server_that_goes_on_needs_only_somebody(tmp_path, caplog: pytest.LogC
     ]
     third, grid = federation(*settings, out=tmp_path)
     grid.numbers = {}
-    third.start(grid, first_arrays(), num_rounds=2, timeout=5)  # a finished run waits for nobody
+    third.start(grid, first_arrays(), num_rounds=2, timeout=5)  # a finished run does not wait for clients
 
 
 def test_a_folder_of_another_run_is_left_alone(tmp_path) -> None:
@@ -185,8 +185,8 @@ def test_a_folder_of_another_run_is_left_alone(tmp_path) -> None:
         first.start(grid, first_arrays(), num_rounds=2, timeout=5)
 
 
-def test_a_run_that_goes_on_has_as_many_clients_as_before(tmp_path) -> None:
-    """However many nodes are back by then."""
+def test_a_resumed_run_has_as_many_clients_as_before(tmp_path) -> None:
+    """The number does not depend on the nodes that are online by then."""
     assert saved_num_clients(None) == saved_num_clients(tmp_path) == 0
     strategy, grid = federation(out=tmp_path)
     strategy.start(grid, first_arrays(), num_rounds=1, timeout=5)

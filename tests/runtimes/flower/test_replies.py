@@ -1,7 +1,7 @@
 """Replies that are wrong, broken or hostile: each is rejected with its reason and never aggregated."""
 
 import logging
-import time
+import threading
 
 import numpy as np
 import pytest
@@ -120,7 +120,10 @@ def test_replies_nobody_asked_for_and_second_replies_are_rejected(caplog: pytest
 
 
 def test_a_reply_that_hangs_or_cannot_be_read_costs_nobody_elses(caplog: pytest.LogCaptureFixture) -> None:
-    """Client 1 dies in the middle of its upload, and client 2 sends what no library can make sense of."""
+    """Client 1 dies in the middle of its upload, and client 2 sends bytes that cannot be read."""
+
+    released = threading.Event()
+    returned = []
 
     class Broken(LoopGrid):
         def pull_messages(self, message_ids):
@@ -131,7 +134,7 @@ def test_a_reply_that_hangs_or_cannot_be_read_costs_nobody_elses(caplog: pytest.
             }
             if 1 in clients:
                 super().pull_messages(message_ids)
-                time.sleep(30.0)
+                returned.append(released.wait())
                 return []
             if 2 in clients:
                 raise ValueError("not a record")
@@ -139,10 +142,10 @@ def test_a_reply_that_hangs_or_cannot_be_read_costs_nobody_elses(caplog: pytest.
 
     strategy, grid = federation()
     grid.__class__ = Broken
-    started = time.monotonic()
     with caplog.at_level(logging.WARNING, logger="flwr"):
         strategy.start(grid, first_arrays(), num_rounds=1, timeout=1.0)
-    assert time.monotonic() - started < 20.0, "the round ends in time"
+    assert not returned, "the round ends although the pull still hangs"
+    released.set()
     assert "cannot be read: ValueError: not a record" in caplog.text
     assert strategy.ledger.tables()["clients"]["arrived"].tolist() == [True, False, False, True, True]
 

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,12 +14,12 @@ from flwr.superlink.grid import http_grid
 from torch.nn import functional
 
 from qccf.core.streams import stream
-from qccf.flower import MeasuredRates, Meter, client_app, server_app
+from qccf.flower import MeasuredRates, Meter, SimulatedRates, client_app, server_app
 from qccf.learning.training import FlatModel, local_update
 from qccf.quantization.entropy import EntropyCodec
 from qccf.quantization.registry import build_codec
 from qccf.rounds.world import build_world
-from qccf.runtimes.flower import run_config
+from qccf.runtimes.flower import mod, run_config
 from qccf.runtimes.flower import strategy as strategy_module
 from qccf.runtimes.flower.layout import Layout, LayoutError
 from qccf.runtimes.flower.messages import UPLOAD, Instruction
@@ -79,10 +80,10 @@ def test_the_meter_agrees_with_our_own_training() -> None:
         optimizer.zero_grad()
         functional.cross_entropy(theirs(images[batch].float() / 255.0), labels[batch]).backward()
         optimizer.step()
-    told = meter.metrics(num_examples=90, loss=1.0)
-    assert told["gradient-norm-sq"] == pytest.approx(ours.gradient_norm_sq, rel=1e-4)
-    assert told["gradient-variance"] == pytest.approx(ours.gradient_variance, rel=1e-4)
-    assert (told["num-examples"], told["loss"]) == (90, 1.0)
+    metrics = meter.metrics(num_examples=90, loss=1.0)
+    assert metrics["gradient-norm-sq"] == pytest.approx(ours.gradient_norm_sq, rel=1e-4)
+    assert metrics["gradient-variance"] == pytest.approx(ours.gradient_variance, rel=1e-4)
+    assert (metrics["num-examples"], metrics["loss"]) == (90, 1.0)
 
 
 def test_measured_rates_follow_the_uploads() -> None:
@@ -102,33 +103,43 @@ def test_measured_rates_follow_the_uploads() -> None:
     again.restore(json.loads(json.dumps(rates.state())))
     np.testing.assert_array_equal(again.rates_bps(5), rates.rates_bps(5))
     first = cell.round_rates_bps(0)[1].mean()
-    # three rounds without an upload: 0.95³ of what was measured, and the rest of what was assumed at first
+    # three rounds without an upload: 0.95³ of what was measured, and the rest of the first estimate
     np.testing.assert_allclose(rates.rates_bps(5)[1], 1.0 / (0.95**3 * 1.7e-3 + (1.0 - 0.95**3) / first))
     rates.record_upload(1, 4000.0, 0.1)
-    np.testing.assert_allclose(rates.rates_bps(6)[1], 8000.0, err_msg="too short to time: at least so fast")
+    np.testing.assert_allclose(rates.rates_bps(6)[1], 8000.0, err_msg="a short upload gives a lower bound")
     rates.record_upload(1, 1000.0, float("inf"))
     np.testing.assert_allclose(rates.rates_bps(6)[1], 8000.0)
 
 
-def test_throttled_uploads_take_as_long_as_the_model_says() -> None:
-    """The wall clock and the latency model, within a tenth. One client a round: these clients take turns."""
-    seen = []
+def test_throttled_uploads_take_as_long_as_the_model_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A throttled client sleeps for the upload time of the model, and the server measures the time of the reply.
 
-    class Recorder(MeasuredRates):
+    No one really sleeps: each reply looks 10,000 times as old, so that the time of this machine does not matter.
+    """
+    seen, slept = [], []
+    monkeypatch.setattr(mod, "time", SimpleNamespace(sleep=slept.append))
+
+    def meddle(_, reply):
+        if is_training(reply):
+            reply.metadata.created_at -= 1e4 * slept[-1]
+        return reply
+
+    class Recorder(SimulatedRates):
         def record_upload(self, client, num_bits, seconds):
             seen.append((num_bits, seconds))
             super().record_upload(client, num_bits, seconds)
 
     slow = ["radio.bandwidth_hz=1000", "radio.gain_db=-25", "radio.num_channels=1", "device.deadline_s=2"]
     settings = [*slow, "policy.name=channel-allocate"]
-    strategy, grid = federation(lambda _, reply: reply, *settings, throttle=True, rates=Recorder)
+    strategy, grid = federation(meddle, *settings, throttle=True, rates=Recorder)
     strategy.start(grid, first_arrays(), num_rounds=2, timeout=60)
     clients = strategy.ledger.tables()["clients"]
     on = clients["participated"]
     modelled_s = clients["payload_bits"][on] / clients["rate_bps"][on]
     assert len(modelled_s) == 2
     assert (modelled_s > 0.5).all()
-    np.testing.assert_allclose([seconds for _, seconds in seen], modelled_s, rtol=0.1)
+    np.testing.assert_allclose(slept, modelled_s)
+    np.testing.assert_allclose([seconds / 1e4 for _, seconds in seen], modelled_s, rtol=0.01)
     np.testing.assert_array_equal([num_bits for num_bits, _ in seen], clients["payload_bits"][on])
 
 
@@ -196,10 +207,10 @@ def test_an_instruction_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_slow_hello_is_not_taken_off_the_time_of_uploads() -> None:
-    """What the server measures at the start is an empty reply too, and the quickest counts."""
+    """The reply to "probe" has no payload either, and the shortest time counts."""
 
     def meddle(_, reply):
-        if not reply.metadata.group_id:  # who it is
+        if not reply.metadata.group_id:  # a reply to "hello"
             reply.metadata.created_at -= 100.0
         return reply
 

@@ -68,8 +68,10 @@ class Loopback:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name in sorted(self.processes, key="link".__eq__):  # the SuperLink last: the nodes sign off from it
-            self.stop(name)
+        for name in sorted(
+            self.processes, key="link".__eq__
+        ):  # the nodes sign off first; then the SuperLink has nothing to save
+            self.stop(name, hard=name == "link" and not self.simulated)
         for log in self._logs:
             log.close()
 
