@@ -68,9 +68,8 @@ class Loopback:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name in sorted(
-            self.processes, key="link".__eq__
-        ):  # the nodes sign off first; then the SuperLink has nothing to save
+        # The nodes sign off first; then the SuperLink has nothing left to save.
+        for name in sorted(self.processes, key="link".__eq__):
             self.stop(name, hard=name == "link" and not self.simulated)
         for log in self._logs:
             log.close()
