@@ -8,6 +8,7 @@ from qccf.quantization.protocol import Codec, Forecast, Vector
 from qccf.quantization.registry import CODECS, build_codec
 from qccf.quantization.wire import PayloadError
 from support.vectors import layered_vector
+from tests.conformance.entries import entries
 
 LAYERS = [40, 10, 350]
 COUNT = sum(LAYERS)
@@ -45,7 +46,7 @@ class AsItIs:
         total += weight * self.decode(payload, num_bits)
 
 
-NAMES = [*CODECS, "tests.conformance.test_codecs:AsItIs"]
+NAMES = entries(CODECS, "tests.conformance.test_codecs:AsItIs")
 
 
 @pytest.fixture(params=NAMES)

@@ -18,6 +18,7 @@ from qccf.rounds.sources import StatisticsModel
 from qccf.rounds.world import build_world
 from qccf.runtimes.planner import plan, plan_run
 from qccf.settings.loading import load_scenario
+from tests.conformance.entries import entries
 
 SETTINGS = {
     "default": [],
@@ -26,7 +27,7 @@ SETTINGS = {
     "weak-links": ["radio.gain_db=-15"],
     "one-client": ["federation.num_clients=1"],
 }
-NAMES = [*POLICIES, "examples.custom_policy:BestLinks"]
+NAMES = entries(POLICIES, "examples.custom_policy:BestLinks")
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
