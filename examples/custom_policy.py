@@ -1,4 +1,4 @@
-"""A policy of one's own: everybody on its fastest free channel, with a fixed number of bits.
+"""A policy of your own: every client on its fastest free channel, with a fixed number of bits.
 Try it: qccf plan quick --policy examples.custom_policy:BestLinks --policy qccf --set "policy.options={num_bits = 4}"
 """
 

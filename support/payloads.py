@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from qccf.core.errors import PayloadError
 from qccf.quantization.protocol import Buffer, Codec
 from qccf.quantization.registry import CODECS, build_codec
-from qccf.quantization.wire import HEADER_BYTES, PayloadError, checksum
+from qccf.quantization.wire import HEADER_BYTES, checksum
 from support.vectors import layered_vector
 
 LAYERS = ([1], [5, 3, 16], [60, 90])

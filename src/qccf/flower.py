@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _HOMES = {
-    "FederationError": "qccf.runtimes.flower.strategy",
+    "FederationError": "qccf.core.errors",
     "MeasuredRates": "qccf.runtimes.flower.rates",
     "Meter": "qccf.runtimes.flower.meter",
     "QccfStrategy": "qccf.runtimes.flower.strategy",
@@ -21,12 +21,13 @@ _HOMES = {
 __all__ = [*_HOMES]
 
 if TYPE_CHECKING:
+    from qccf.core.errors import FederationError
     from qccf.runtimes.flower.client import client_app
     from qccf.runtimes.flower.meter import Meter
     from qccf.runtimes.flower.mod import quantize
     from qccf.runtimes.flower.rates import MeasuredRates, RateSource, SimulatedRates
     from qccf.runtimes.flower.server import server_app
-    from qccf.runtimes.flower.strategy import FederationError, QccfStrategy
+    from qccf.runtimes.flower.strategy import QccfStrategy
 
 
 def __getattr__(name: str) -> Any:

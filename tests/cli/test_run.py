@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from qccf.cli.main import main
+from qccf.core.errors import DataError
 from qccf.learning.datasets import require_dataset
-from qccf.learning.datasets.base import DataError
 from tests.helpers.tiny import SETTINGS, tiny_arguments
 
 FIGURES = ["bits.png", "cell.png", "learning.png", "partition.png"]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from qccf.core.contracts import MAX_NUM_BITS
+from qccf.core.errors import PayloadError
 from qccf.quantization.protocol import Codec, Forecast, Vector
 from qccf.quantization.registry import CODECS, build_codec
-from qccf.quantization.wire import PayloadError
 from support.vectors import layered_vector
 from tests.conformance.entries import entries
 

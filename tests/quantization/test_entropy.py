@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import pytest
 
-from qccf.quantization import wire
+from qccf.core import errors
 from qccf.quantization.entropy import ABSENT, coded, decoded, frequency_table, max_symbols
 from qccf.quantization.entropy_kernels import add_symbols, extra_bits
 from qccf.quantization.protocol import Codec
@@ -149,17 +149,17 @@ def test_bad_tables_are_refused() -> None:
     def with_counts(words: int, symbols: int) -> bytes:
         return payload[:COUNTS_AT] + struct.pack("<IH", words, symbols) + payload[TABLE_AT:]
 
-    refused(with_counts(num_words, 0), wire.TableError, "0 symbols, but 1 to 40")
-    refused(with_counts(num_words, max_symbols(3) + 1), wire.TableError, "41 symbols, but 1 to 40")
-    refused(with_counts(2**32 - 1, num_symbols), wire.ShortPayloadError, "but its code words end at")
+    refused(with_counts(num_words, 0), errors.TableError, "0 symbols, but 1 to 40")
+    refused(with_counts(num_words, max_symbols(3) + 1), errors.TableError, "41 symbols, but 1 to 40")
+    refused(with_counts(2**32 - 1, num_symbols), errors.ShortPayloadError, "but its code words end at")
     table = payload[TABLE_AT : TABLE_AT + num_symbols]
     rest = payload[TABLE_AT + num_symbols :]
     absent = bytes([ABSENT]) * num_symbols
-    refused(payload[:TABLE_AT] + absent + rest, wire.TableError, "smallest entry of the payload's table is 255")
+    refused(payload[:TABLE_AT] + absent + rest, errors.TableError, "smallest entry of the payload's table is 255")
     none_first = bytes([max(1, entry) for entry in table])
-    refused(payload[:TABLE_AT] + none_first + rest, wire.TableError, "smallest entry of the payload's table is 1,")
+    refused(payload[:TABLE_AT] + none_first + rest, errors.TableError, "smallest entry of the payload's table is 1,")
     no_last = table[:-1] + bytes([ABSENT])
-    refused(payload[:TABLE_AT] + no_last + rest, wire.TableError, "ends with a symbol that does not occur")
+    refused(payload[:TABLE_AT] + no_last + rest, errors.TableError, "ends with a symbol that does not occur")
 
 
 def test_bad_streams_are_refused() -> None:
@@ -167,18 +167,18 @@ def test_bad_streams_are_refused() -> None:
     words_at = TABLE_AT + num_symbols
     extra_at = words_at + 4 * num_words
     zero_end = payload[: extra_at - 4] + bytes(4) + payload[extra_at:]
-    refused(zero_end, wire.StreamError, "cannot be decoded")
+    refused(zero_end, errors.StreamError, "cannot be decoded")
     more = struct.pack("<IH", num_words + 1, num_symbols)
     longer = payload[:COUNTS_AT] + more + payload[TABLE_AT:words_at] + bytes([1, 2, 3, 4]) + payload[words_at:]
-    refused(longer, wire.StreamError, "are not those of 300 symbols")
+    refused(longer, errors.StreamError, "are not those of 300 symbols")
     none = struct.pack("<IH", 0, 1) + b"\0"
-    refused(payload[:COUNTS_AT] + none + b"\0", wire.TrailingBytesError, "but its data end at")
+    refused(payload[:COUNTS_AT] + none + b"\0", errors.TrailingBytesError, "but its data end at")
     unused = struct.pack("<IH", 1, 1) + b"\0" + struct.pack("<I", 5)
-    refused(payload[:COUNTS_AT] + unused, wire.StreamError, "1 code words are not those of 300 symbols")
-    refused(payload[:-1], wire.ShortPayloadError, "but its symbols need")
-    refused(payload + b"\0", wire.TrailingBytesError, "but its data end at")
-    refused(payload + bytes(5000), wire.TrailingBytesError, "at most")
-    refused(payload[:COUNTS_AT], wire.ShortPayloadError, "at least 11 are needed")
-    refused(payload[:16] + struct.pack("<f", np.nan) + payload[20:], wire.RangeError, "nan")
+    refused(payload[:COUNTS_AT] + unused, errors.StreamError, "1 code words are not those of 300 symbols")
+    refused(payload[:-1], errors.ShortPayloadError, "but its symbols need")
+    refused(payload + b"\0", errors.TrailingBytesError, "but its data end at")
+    refused(payload + bytes(5000), errors.TrailingBytesError, "at most")
+    refused(payload[:COUNTS_AT], errors.ShortPayloadError, "at least 11 are needed")
+    refused(payload[:16] + struct.pack("<f", np.nan) + payload[20:], errors.RangeError, "nan")
     assert payload[-1] < 128, "the last byte has unused bits"
-    refused(payload[:-1] + bytes([payload[-1] | 0x80]), wire.PaddingError, "unused bits")
+    refused(payload[:-1] + bytes([payload[-1] | 0x80]), errors.PaddingError, "unused bits")

@@ -1,6 +1,6 @@
 """A short run of the fuzzer: payloads are refused or decoded, and every kind of refusal occurs."""
 
-from qccf.quantization.wire import PayloadError
+from qccf.core.errors import PayloadError
 from support.payloads import fuzz
 
 

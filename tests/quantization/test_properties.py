@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from qccf.core import errors
 from qccf.quantization import wire
 from qccf.quantization.registry import CODECS, build_codec
 from support.payloads import with_right_checksum
@@ -49,7 +50,7 @@ def test_any_bytes_are_refused_or_decoded(data: st.DataObject, name: str, num_bi
     payload = with_right_checksum(header + body)
     try:
         back = codec.decode(payload, num_bits)
-    except wire.PayloadError:
+    except errors.PayloadError:
         return
     assert back.shape == (20,)
     assert np.isfinite(back).all()

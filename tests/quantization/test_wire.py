@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from qccf.core import errors
 from qccf.core.errors import ConfigError, DivergedError
 from qccf.quantization import wire
 from qccf.quantization.protocol import Codec
@@ -80,19 +81,19 @@ def small() -> tuple[Codec, bytes]:
 @pytest.mark.parametrize(
     ("place", "content", "error", "words"),
     [
-        (0, b"QCCE", wire.MagicError, "begins with b'QCCE', not with b'QCCF'"),
-        (4, b"\x02", wire.VersionError, "version 2, but only version 1"),
-        (5, b"\x03", wire.CodecError, "codec 3, but codec 0"),
-        (6, b"\x00\x00", wire.NumBitsError, "0 bits per index, but 1 to 32"),
-        (6, b"\x21\x00", wire.NumBitsError, "33 bits per index, but 1 to 32"),
-        (6, b"\x05\x00", wire.NumBitsError, "5 bits per index, but 4"),
-        (8, b"\xff\xff\xff\xff", wire.OversizeError, "4,294,967,295 values, but the model has 13"),
-        (8, b"\x0c\x00\x00\x00", wire.CountError, "12 values, but the model has 13"),
-        (16, struct.pack("<f", np.nan), wire.RangeError, "range 0 of the payload is nan"),
-        (16, struct.pack("<f", np.inf), wire.RangeError, "range 0 of the payload is inf"),
-        (16, struct.pack("<f", -1.0), wire.RangeError, r"range 0 of the payload is -1\.0"),
-        (16, struct.pack("<f", -0.0), wire.RangeError, r"range 0 of the payload is -0\.0"),
-        (28, b"\x80", wire.PaddingError, "its 7 unused bits must be 0"),
+        (0, b"QCCE", errors.MagicError, "begins with b'QCCE', not with b'QCCF'"),
+        (4, b"\x02", errors.VersionError, "version 2, but only version 1"),
+        (5, b"\x03", errors.CodecError, "codec 3, but codec 0"),
+        (6, b"\x00\x00", errors.NumBitsError, "0 bits per index, but 1 to 32"),
+        (6, b"\x21\x00", errors.NumBitsError, "33 bits per index, but 1 to 32"),
+        (6, b"\x05\x00", errors.NumBitsError, "5 bits per index, but 4"),
+        (8, b"\xff\xff\xff\xff", errors.OversizeError, "4,294,967,295 values, but the model has 13"),
+        (8, b"\x0c\x00\x00\x00", errors.CountError, "12 values, but the model has 13"),
+        (16, struct.pack("<f", np.nan), errors.RangeError, "range 0 of the payload is nan"),
+        (16, struct.pack("<f", np.inf), errors.RangeError, "range 0 of the payload is inf"),
+        (16, struct.pack("<f", -1.0), errors.RangeError, r"range 0 of the payload is -1\.0"),
+        (16, struct.pack("<f", -0.0), errors.RangeError, r"range 0 of the payload is -0\.0"),
+        (28, b"\x80", errors.PaddingError, "its 7 unused bits must be 0"),
     ],
 )
 def test_each_wrong_field_raises_its_own_error(place: int, content: bytes, error: type[Exception], words: str) -> None:
@@ -110,17 +111,17 @@ def test_each_wrong_field_raises_its_own_error(place: int, content: bytes, error
 def test_wrong_lengths_and_damage_are_refused() -> None:
     codec, payload = small()
     for length in range(16):
-        with pytest.raises(wire.ShortPayloadError, match=f"has {length} bytes, less than its header of 16"):
+        with pytest.raises(errors.ShortPayloadError, match=f"has {length} bytes, less than its header of 16"):
             codec.decode(payload[:length], 4)
     for length in range(16, len(payload)):
-        with pytest.raises(wire.ShortPayloadError, match=f"body has {length - 16} bytes, but at least 13"):
+        with pytest.raises(errors.ShortPayloadError, match=f"body has {length - 16} bytes, but at least 13"):
             codec.decode(with_right_checksum(payload[:length]), 4)
-    with pytest.raises(wire.TrailingBytesError, match="body has 14 bytes, but at most 13"):
+    with pytest.raises(errors.TrailingBytesError, match="body has 14 bytes, but at most 13"):
         codec.decode(with_right_checksum(payload + b"\0"), 4)
     for bit in range(8 * 12, 8 * len(payload)):
         damaged = bytearray(payload)
         damaged[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(wire.ChecksumError, match="but its bytes give"):
+        with pytest.raises(errors.ChecksumError, match="but its bytes give"):
             codec.decode(damaged, 4)
 
 
@@ -144,9 +145,9 @@ def test_payloads_are_read_from_any_kind_of_buffer() -> None:
 
 def test_size_of_broken_payloads_is_refused() -> None:
     codec, payload = small()
-    with pytest.raises(wire.ShortPayloadError, match="has 3 bytes"):
+    with pytest.raises(errors.ShortPayloadError, match="has 3 bytes"):
         codec.size_bits(payload[:3])
-    with pytest.raises(wire.NumBitsError, match="99 bits"):
+    with pytest.raises(errors.NumBitsError, match="99 bits"):
         codec.size_bits(with_field(payload, 6, b"\x63\x00"))
 
 

@@ -35,3 +35,91 @@ class CheckpointError(QccfError):
 
 class RunFolderError(QccfError):
     """A folder that does not hold a complete run."""
+
+
+class DataError(QccfError):
+    """A dataset that is missing or broken, or whose content is not the expected one."""
+
+
+class PayloadError(QccfError):
+    """A payload that is not the requested one or is broken; the subclasses say how."""
+
+
+class MagicError(PayloadError):
+    """Bytes that are not a payload."""
+
+
+class VersionError(PayloadError):
+    """A payload in another version of the format."""
+
+
+class CodecError(PayloadError):
+    """A payload of another codec."""
+
+
+class NumBitsError(PayloadError):
+    """A q that is out of range or is not the requested one."""
+
+
+class CountError(PayloadError):
+    """Fewer values than the model has."""
+
+
+class OversizeError(PayloadError):
+    """A payload that claims more values than the model has."""
+
+
+class ShortPayloadError(PayloadError):
+    """A payload that ends too early."""
+
+
+class TrailingBytesError(PayloadError):
+    """A payload with bytes after its end."""
+
+
+class ChecksumError(PayloadError):
+    """A payload that was damaged."""
+
+
+class RangeError(PayloadError):
+    """A range that is negative, infinite or not a number."""
+
+
+class PaddingError(PayloadError):
+    """Unused bits of the last byte that are not zero."""
+
+
+class TableError(PayloadError):
+    """A frequency table that describes no distribution."""
+
+
+class StreamError(PayloadError):
+    """Entropy-coded data that do not decode to the stated number of symbols."""
+
+
+class LayoutError(QccfError):
+    """Arrays that do not fit the model or cannot be quantized."""
+
+
+class LoopbackError(QccfError):
+    """A part of the federation did not start."""
+
+
+class InstructionError(QccfError):
+    """A message without an instruction that this client understands."""
+
+
+class ReplyError(QccfError):
+    """A reply cannot be used."""
+
+
+class TrainingReplyError(QccfError):
+    """A training function did not return what the mod needs."""
+
+
+class AbsentError(QccfError):
+    """Too few clients are online."""
+
+
+class FederationError(QccfError):
+    """A federation cannot continue."""

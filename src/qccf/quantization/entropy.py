@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qccf.core import errors
 from qccf.core.contracts import MAX_NUM_BITS, IntArray
 from qccf.quantization import wire
 from qccf.quantization.protocol import Buffer, Forecast, Vector
@@ -134,12 +135,12 @@ class EntropyCodec(BlockedCodec):
         scales = wire.read_ranges(body, self.num_ranges)
         num_words, num_symbols = COUNTS.unpack_from(body.data, 4 * self.num_ranges)
         if not 1 <= num_symbols <= max_symbols(num_bits):
-            raise wire.TableError(
+            raise errors.TableError(
                 f"the payload has {num_symbols} symbols, but 1 to {max_symbols(num_bits)} are possible."
             )
         words_at, extra_at = start + num_symbols, start + num_symbols + 4 * num_words
         if len(body) < extra_at:
-            raise wire.ShortPayloadError(
+            raise errors.ShortPayloadError(
                 f"the payload's body has {len(body):,} bytes, but its code words end at {extra_at:,}."
             )
         symbols = decoded(
@@ -150,9 +151,13 @@ class EntropyCodec(BlockedCodec):
         extra_bits = kernels.extra_bits(symbols)
         size = extra_at - (-extra_bits // 8)
         if len(body) < size:
-            raise wire.ShortPayloadError(f"the payload's body has {len(body):,} bytes, but its symbols need {size:,}.")
+            raise errors.ShortPayloadError(
+                f"the payload's body has {len(body):,} bytes, but its symbols need {size:,}."
+            )
         if len(body) > size:
-            raise wire.TrailingBytesError(f"the payload's body has {len(body):,} bytes, but its data end at {size:,}.")
+            raise errors.TrailingBytesError(
+                f"the payload's body has {len(body):,} bytes, but its data end at {size:,}."
+            )
         wire.check_padding(body, extra_bits)
         return scales, symbols, np.append(body[extra_at:], np.zeros(8, dtype=np.uint8))
 
@@ -167,11 +172,11 @@ def frequency_table(counts: IntArray) -> wire.Bytes:
 
 def checked_table(table: wire.Bytes) -> wire.Bytes:
     if table.min() != 0:
-        raise wire.TableError(
+        raise errors.TableError(
             f"the smallest entry of the payload's table is {table.min()}, but the most frequent symbol must have 0."
         )
     if table[-1] == ABSENT:
-        raise wire.TableError(f"the payload's table of {len(table)} symbols ends with a symbol that does not occur.")
+        raise errors.TableError(f"the payload's table of {len(table)} symbols ends with a symbol that does not occur.")
     return table
 
 
@@ -204,7 +209,7 @@ def decoded(words: NDArray[np.uint32], table: wire.Bytes, count: int) -> NDArray
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as error:  # a Rust panic in constriction is not an Exception
-        raise wire.StreamError(f"the payload's {len(words):,} code words cannot be decoded: {error}.") from None
+        raise errors.StreamError(f"the payload's {len(words):,} code words cannot be decoded: {error}.") from None
     if not finished:
-        raise wire.StreamError(f"the payload's {len(words):,} code words are not those of {count:,} symbols.")
+        raise errors.StreamError(f"the payload's {len(words):,} code words are not those of {count:,} symbols.")
     return symbols

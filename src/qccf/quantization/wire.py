@@ -11,7 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qccf.core.contracts import MAX_NUM_BITS
-from qccf.core.errors import QccfError
+from qccf.core.errors import (
+    ChecksumError,
+    CodecError,
+    CountError,
+    MagicError,
+    NumBitsError,
+    OversizeError,
+    PaddingError,
+    RangeError,
+    ShortPayloadError,
+    TrailingBytesError,
+    VersionError,
+)
 from qccf.quantization.protocol import Buffer
 
 MAGIC = b"QCCF"
@@ -22,62 +34,6 @@ LARGEST_RANGE = 0x7F7FFFFF
 """The bits of the largest finite float32. The bits of infinity, NaN and negative numbers are larger integers."""
 
 Bytes = NDArray[np.uint8]
-
-
-class PayloadError(QccfError):
-    """A payload that is not the requested one or is broken; the subclasses say how."""
-
-
-class MagicError(PayloadError):
-    """Bytes that are not a payload."""
-
-
-class VersionError(PayloadError):
-    """A payload in another version of the format."""
-
-
-class CodecError(PayloadError):
-    """A payload of another codec."""
-
-
-class NumBitsError(PayloadError):
-    """A q that is out of range or is not the requested one."""
-
-
-class CountError(PayloadError):
-    """Fewer values than the model has."""
-
-
-class OversizeError(PayloadError):
-    """A payload that claims more values than the model has."""
-
-
-class ShortPayloadError(PayloadError):
-    """A payload that ends too early."""
-
-
-class TrailingBytesError(PayloadError):
-    """A payload with bytes after its end."""
-
-
-class ChecksumError(PayloadError):
-    """A payload that was damaged."""
-
-
-class RangeError(PayloadError):
-    """A range that is negative, infinite or not a number."""
-
-
-class PaddingError(PayloadError):
-    """Unused bits of the last byte that are not zero."""
-
-
-class TableError(PayloadError):
-    """A frequency table that describes no distribution."""
-
-
-class StreamError(PayloadError):
-    """Entropy-coded data that do not decode to the stated number of symbols."""
 
 
 def frame(body_bytes: int) -> tuple[Bytes, Bytes]:

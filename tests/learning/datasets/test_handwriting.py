@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
+from qccf.core.errors import DataError
 from qccf.learning.datasets import handwriting, handwriting_drawing
-from qccf.learning.datasets.base import CHARACTERS, DataError
+from qccf.learning.datasets.base import CHARACTERS
 from qccf.learning.datasets.handwriting import FIRST_TEST_WRITER, HandwritingSource
 from qccf.learning.datasets.handwriting_drawing import FONTS, draw_writers
 

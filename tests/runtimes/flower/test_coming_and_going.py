@@ -9,12 +9,11 @@ import pytest
 from flwr.app import Error, Message
 
 from qccf.core.contracts import Decision
-from qccf.core.errors import QccfError
+from qccf.core.errors import AbsentError, QccfError
 from qccf.core.files import alone_in
 from qccf.flower import FederationError
 from qccf.policies.qccf import Qccf
 from qccf.runtimes.flower import roster
-from qccf.runtimes.flower.roster import AbsentError
 from qccf.runtimes.flower.server import saved_num_clients
 from tests.helpers.loop_grid import LoopGrid
 from tests.helpers.own_federation import ROUNDS, answering, federation, first_arrays, is_training

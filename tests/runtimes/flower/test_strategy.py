@@ -13,6 +13,7 @@ from flwr.app import Array, ArrayRecord, Context, Message, MessageType, MetricRe
 from flwr.superlink.grid import http_grid
 from torch.nn import functional
 
+from qccf.core.errors import LayoutError
 from qccf.core.streams import stream
 from qccf.flower import MeasuredRates, Meter, SimulatedRates, client_app, server_app
 from qccf.learning.training import FlatModel, local_update
@@ -21,7 +22,7 @@ from qccf.quantization.registry import build_codec
 from qccf.rounds.world import build_world
 from qccf.runtimes.flower import mod, run_config
 from qccf.runtimes.flower import strategy as strategy_module
-from qccf.runtimes.flower.layout import Layout, LayoutError
+from qccf.runtimes.flower.layout import Layout
 from qccf.runtimes.flower.messages import UPLOAD, Instruction
 from tests.helpers.loop_grid import LoopGrid
 from tests.helpers.own_federation import ROUNDS, federation, first_arrays, is_training, own_app

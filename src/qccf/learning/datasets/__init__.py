@@ -1,6 +1,7 @@
 """Datasets, each read from files by one source. They need NumPy, not PyTorch."""
 
-from qccf.learning.datasets.base import DataError, Dataset, DatasetSource, data_folder
+from qccf.core.errors import DataError
+from qccf.learning.datasets.base import Dataset, DatasetSource, data_folder
 from qccf.learning.datasets.registry import DATASETS, available_dataset, dataset_source, load_dataset, require_dataset
 
 __all__ = [

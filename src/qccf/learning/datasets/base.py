@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.core.errors import QccfError
+from qccf.core.errors import DataError
 
 DownloadProgress = Callable[[str, int, int | None], None]
 """Called with the name of the download, the bytes received and the total number of bytes (None if unknown)."""
@@ -22,10 +22,6 @@ DIGITS = CHARACTERS[:10]
 
 SAMPLES_MAX = 2_000_000
 """More samples than any dataset here has. A file that states more is broken or hostile."""
-
-
-class DataError(QccfError):
-    """A dataset that is missing or broken, or whose content is not the expected one."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.learning.datasets.base import DataError, Dataset, DownloadProgress, compared, places, reading
+from qccf.core.errors import DataError
+from qccf.learning.datasets.base import Dataset, DownloadProgress, compared, places, reading
 from qccf.learning.datasets.cifar10_pickle import read_python_batch
 from qccf.learning.datasets.fetch import (
     download,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.learning.datasets.base import DataError
+from qccf.core.errors import DataError
 
 _ROW_BYTES = 3072
 

@@ -9,16 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from qccf.core.errors import DataError
 from qccf.core.files import write_whole
-from qccf.learning.datasets.base import (
-    CHARACTERS,
-    DataError,
-    Dataset,
-    DownloadProgress,
-    compared,
-    first_present,
-    places,
-)
+from qccf.learning.datasets.base import CHARACTERS, Dataset, DownloadProgress, compared, first_present, places
 from qccf.learning.datasets.fetch import download, file_digest, make_folder
 from qccf.learning.datasets.idx import idx_sha256, read_idx
 from qccf.learning.datasets.npz import grey_images, integers, read_npz

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from qccf.core.errors import DataError
 from qccf.learning.datasets import mnist_files
-from qccf.learning.datasets.base import DataError, Dataset, DownloadProgress
+from qccf.learning.datasets.base import Dataset, DownloadProgress
 from qccf.learning.datasets.fetch import fetched_package, run_command
 
 ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"

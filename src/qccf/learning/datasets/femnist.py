@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.learning.datasets.base import CHARACTERS, SAMPLES_MAX, DataError, Dataset, DownloadProgress, numbered, places
+from qccf.core.errors import DataError
+from qccf.learning.datasets.base import CHARACTERS, SAMPLES_MAX, Dataset, DownloadProgress, numbered, places
 from qccf.learning.datasets.femnist_leaf import read_leaf
 from qccf.learning.datasets.femnist_parquet import read_parquet
 from qccf.learning.datasets.splits import held_out

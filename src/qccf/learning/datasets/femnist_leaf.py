@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.learning.datasets.base import CHARACTERS, DataError, reading
+from qccf.core.errors import DataError
+from qccf.learning.datasets.base import CHARACTERS, reading
 
 _SIDE = 28
 # LEAF writes a hundred writers per file, about 0.3 GB.

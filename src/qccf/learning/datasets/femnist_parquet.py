@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.learning.datasets.base import CHARACTERS, SAMPLES_MAX, DataError
+from qccf.core.errors import DataError
+from qccf.learning.datasets.base import CHARACTERS, SAMPLES_MAX
 
 _SIDE = 28
 _COLUMNS = ("image", "writer_id", "character")

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from qccf.core.errors import DataError
 from qccf.core.files import write_whole
-from qccf.learning.datasets.base import DataError, DownloadProgress
+from qccf.learning.datasets.base import DownloadProgress
 
 _BLOCK_BYTES = 1024 * 1024
 _DOWNLOAD_BYTES_MAX = 4 * 1024**3

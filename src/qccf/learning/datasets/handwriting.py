@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from qccf.core.errors import DataError
 from qccf.core.files import write_whole
-from qccf.learning.datasets.base import CHARACTERS, DataError, Dataset, DownloadProgress, checked
+from qccf.learning.datasets.base import CHARACTERS, Dataset, DownloadProgress, checked
 from qccf.learning.datasets.handwriting_drawing import SIDE, draw_writers
 from qccf.learning.datasets.npz import read_npz
 

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
+from qccf.core.errors import DataError
 from qccf.core.streams import stream
-from qccf.learning.datasets.base import CHARACTERS, DataError
+from qccf.learning.datasets.base import CHARACTERS
 
 Floats = NDArray[np.float32]
 Images = NDArray[np.uint8]

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.learning.datasets.base import SAMPLES_MAX, DataError, reading
+from qccf.core.errors import DataError
+from qccf.learning.datasets.base import SAMPLES_MAX, reading
 
 _UNSIGNED_BYTE = 0x08
 _SIDE_MAX = 1024

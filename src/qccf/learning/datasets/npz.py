@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.learning.datasets.base import DataError, reading
+from qccf.core.errors import DataError
+from qccf.learning.datasets.base import reading
 
 _BYTES_MAX = 2 * 1024**3
 

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from qccf.core.errors import DataError
 from qccf.core.registry import Registry
-from qccf.learning.datasets.base import DataError, Dataset, DatasetSource, checked
+from qccf.learning.datasets.base import Dataset, DatasetSource, checked
 
 DATASETS: Registry[type[DatasetSource]] = Registry(
     "dataset",

@@ -6,12 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from flwr.app import Array, ArrayRecord
 
-from qccf.core.errors import QccfError
+from qccf.core.errors import LayoutError
 from qccf.learning.results import Flat
-
-
-class LayoutError(QccfError):
-    """Arrays that do not fit the model or cannot be quantized."""
 
 
 @dataclass(frozen=True)

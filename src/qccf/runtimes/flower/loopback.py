@@ -19,7 +19,7 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from qccf.core.errors import QccfError
+from qccf.core.errors import LoopbackError
 from qccf.core.files import write_text_whole
 from qccf.runtimes.flower.scaffold import new_app
 
@@ -27,10 +27,6 @@ LOCALHOST = "127.0.0.1"
 CONNECTION = "loopback"
 START_S = 180.0
 """Limit for the start of the SuperLink."""
-
-
-class LoopbackError(QccfError):
-    """A part of the federation did not start."""
 
 
 class Loopback:

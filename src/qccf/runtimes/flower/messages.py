@@ -12,11 +12,10 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 from qccf.core.contracts import MAX_NUM_BITS, FloatArray
-from qccf.core.errors import QccfError
+from qccf.core.errors import InstructionError, PayloadError, ReplyError
 from qccf.learning.results import Flat, LocalStatistics
 from qccf.quantization.costs import raw_payload_bits
 from qccf.quantization.protocol import Codec, Forecast
-from qccf.quantization.wire import PayloadError
 from qccf.rounds.uplink import RAW, Upload
 
 INSTRUCTION = "qccf.instruction"
@@ -35,14 +34,6 @@ MOST = float(np.finfo(np.float32).max)
 """The largest statistic of a float32 model; values computed from several of this size are still finite."""
 
 Act = Literal["hello", "probe", "train"]
-
-
-class InstructionError(QccfError):
-    """A message without an instruction that this client understands."""
-
-
-class ReplyError(QccfError):
-    """A reply cannot be used."""
 
 
 @dataclass(frozen=True)

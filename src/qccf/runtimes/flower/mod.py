@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from flwr.app import Context, Message, MetricRecord, RecordDict
 
-from qccf.core.errors import QccfError
+from qccf.core.errors import QccfError, TrainingReplyError
 from qccf.learning.results import Flat, LocalResult, LocalStatistics
 from qccf.quantization.registry import build_codec
 from qccf.rounds import uplink
@@ -18,10 +18,6 @@ NEEDED_METRICS = ("num-examples", "gradient-norm-sq", "gradient-variance", "loss
 
 Train = Callable[[Instruction, Layout, Flat], tuple[LocalResult, int] | Message]
 """From the instruction and the received model to the result and the number of samples, or to an error reply."""
-
-
-class TrainingReplyError(QccfError):
-    """A training function did not return what the mod needs."""
 
 
 def quantize(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:

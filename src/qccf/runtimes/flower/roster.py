@@ -9,17 +9,13 @@ from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore import log
 
-from qccf.core.errors import QccfError
+from qccf.core.errors import AbsentError, ReplyError
 from qccf.runtimes.flower.exchange import POLL_S, Pulls, Reply, push
-from qccf.runtimes.flower.messages import INSTRUCTION, Instruction, ReplyError, read_hello
+from qccf.runtimes.flower.messages import INSTRUCTION, Instruction, read_hello
 
 HELLO_TTL_S = 600.0
 AGAIN_S = 5.0
 """Time until a node whose reply to "hello" was wrong gets another one."""
-
-
-class AbsentError(QccfError):
-    """Too few clients are online."""
 
 
 class Roster:

@@ -6,9 +6,9 @@ from pathlib import Path
 from flwr.app import ArrayRecord, ConfigRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
+from qccf.core.errors import AbsentError
 from qccf.runtimes.flower import run_config
 from qccf.runtimes.flower.exchange import POLL_S
-from qccf.runtimes.flower.roster import AbsentError
 from qccf.runtimes.flower.strategy import QccfStrategy
 from qccf.runtimes.simulator import about_data, packages
 from qccf.settings.loading import load_scenario

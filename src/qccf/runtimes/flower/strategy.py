@@ -15,7 +15,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from flwr.supercore import log
 
 from qccf.core.contracts import FloatArray, Observation
-from qccf.core.errors import QccfError
+from qccf.core.errors import AbsentError, FederationError, ReplyError
 from qccf.core.files import alone_in
 from qccf.learning.results import Flat
 from qccf.rounds import checkpoint, uplink
@@ -27,9 +27,9 @@ from qccf.rounds.setup import build_rules, scenario_codec
 from qccf.rounds.world import build_world
 from qccf.runtimes.flower.exchange import exchange, prompt_object_pulls
 from qccf.runtimes.flower.layout import Layout
-from qccf.runtimes.flower.messages import ARRAYS, CONFIG, INSTRUCTION, Act, Instruction, ReplyError, read_reply
+from qccf.runtimes.flower.messages import ARRAYS, CONFIG, INSTRUCTION, Act, Instruction, read_reply
 from qccf.runtimes.flower.rates import SOURCES, MeasuredRates, RateSource
-from qccf.runtimes.flower.roster import AbsentError, Roster
+from qccf.runtimes.flower.roster import Roster
 from qccf.settings.loading import Scenario, run_digest
 from qccf.wireless.cell import Cell
 
@@ -38,10 +38,6 @@ Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 DECODED_BYTES = 2**28
 """Limit of the decoded uploads that a round keeps in memory. An upload beyond it is kept as its payload, which is some
 times smaller, and is decoded a second time when it is aggregated."""
-
-
-class FederationError(QccfError):
-    """A federation cannot continue."""
 
 
 class QccfStrategy(Strategy):
