@@ -264,6 +264,7 @@ def test_mistakes_get_a_sentence_and_leave_no_folder(tmp_path: Path, capsys, arg
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_report_takes_a_users_own_runs(tmp_path: Path, capsys) -> None:
     assert (
         main(["compare", "femnist", *tiny_arguments(), "--policies", "qccf,same-size", "--out", str(tmp_path / "mine")])

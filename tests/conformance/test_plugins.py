@@ -88,6 +88,7 @@ def run(own: Path, *command: object, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_they_are_compared_and_reported(own: Path) -> None:
     (own / "own.toml").write_text(
         f"""
@@ -122,6 +123,7 @@ def test_they_are_compared_and_reported(own: Path) -> None:
         assert f"own_entries:{kind}" in page
 
 
+@pytest.mark.slow
 def test_they_are_enrolled_in_the_conformance_tests(own: Path) -> None:
     named = " ".join(f"{kind}=own_entries:{name}" for kind, name in KINDS.items())
     options = ["-vv", "-p", "no:cacheprovider", "-k", "own_entries", "--rootdir", ROOT, "-c", ROOT / "pyproject.toml"]

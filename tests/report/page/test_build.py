@@ -98,6 +98,7 @@ def test_trained_savings_are_shown_beside_the_studies(text: str) -> None:
     assert "0 dB, trained" in text
 
 
+@pytest.mark.slow
 def test_only_runs_that_differ_in_one_factor_are_points_of_it() -> None:
     family = made_family(AS_CLAIMED, seeds=2)
 
@@ -185,6 +186,7 @@ def test_the_claims_are_a_table_of_numbers() -> None:
     assert 'download="claims.csv"' in report.page
 
 
+@pytest.mark.slow
 def test_what_is_not_settled_is_not_called_confirmed() -> None:
     one_seed = build_report(made_family(AS_CLAIMED, seeds=1).records, [], Manifest()).page
     assert "These runs neither show nor refute" in one_seed
@@ -194,6 +196,7 @@ def test_what_is_not_settled_is_not_called_confirmed() -> None:
     assert ("Nowhere in these runs" in everything) != ("<h3>EMNIST: " in everything)
 
 
+@pytest.mark.slow
 def test_versions_are_those_of_the_runs() -> None:
     records = made_family(AS_CLAIMED, seeds=2).records
     mixed = [
@@ -214,6 +217,7 @@ def test_families_on_the_same_data_have_different_titles() -> None:
     assert families([record])[0].title == "EMNIST"
 
 
+@pytest.mark.slow
 def test_figures_are_numbered_only_where_their_names_would_be_the_same() -> None:
     record = made_record("qccf", 0)
     others = [{"data": {"dataset": "femnist"}}, {"radio": {"gain_db": 10.0}}]
@@ -259,6 +263,7 @@ def test_what_comes_from_a_run_folder_is_shown_as_text_and_stays_in_its_folder(t
         assert "script" not in text or text.startswith("data:") or re.fullmatch(r"#?[\w+.-]+", text), text
 
 
+@pytest.mark.slow
 def test_names_made_from_different_datasets_stay_different() -> None:
     record = made_record("qccf", 0)
     others = [changed for name in ("a b", "a/b", "..") for changed in with_settings([record], data={"dataset": name})]
