@@ -70,7 +70,7 @@ def test_decide_prints_the_decision(tree: dict, tmp_path: Path, capsys, solver: 
     assert answer["energy_j"] == pytest.approx(spent)
     assert answer["certified_gap"] == pytest.approx(answer["objective"] - answer["lower_bound"])
     assert answer["solver"] == f"{solver}/{inner}"
-    assert 0.0 < answer["wall_time_s"] < 10.0
+    assert answer["wall_time_s"] > 0.0
 
 
 def test_decide_for_people(tree: dict, tmp_path: Path, capsys) -> None:
