@@ -286,7 +286,7 @@ def test_report_of_nothing_or_of_something_broken(tmp_path: Path, capsys) -> Non
     assert main(["report", str(tmp_path / "absent")]) == 2
     assert "is not a folder" in capsys.readouterr().err
     assert main(["report", str(tmp_path)]) == 2
-    assert "no run here has written a summary yet" in capsys.readouterr().err
+    assert "no training run here has written a summary yet" in capsys.readouterr().err
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "summary.json").write_text("{}")
     (tmp_path / "run" / "rounds.parquet").write_text("no parquet")

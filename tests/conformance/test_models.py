@@ -44,3 +44,14 @@ def test_scores_have_a_gradient_for_every_parameter(name: str) -> None:
     assert len(scores) == 4
     torch.nn.functional.cross_entropy(scores, torch.zeros(4, dtype=torch.int64)).backward()
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
+
+
+class ComputesWhileBuilt(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 10)
+        self.rates = [rate.item() for rate in torch.linspace(0.0, 1.0, 3)]
+
+
+def test_a_model_that_computes_while_it_is_built_is_counted() -> None:
+    assert count_parameters("tests.conformance.test_models:ComputesWhileBuilt") == 650

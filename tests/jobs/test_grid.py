@@ -42,3 +42,13 @@ def test_settings_may_change_together_and_a_scenario_may_be_a_file(tmp_path: Pat
     assert found == [(4, 2, "qccf")] * 2 + [(10, 10, "principle")] * 2
     assert [s.codec.options["block_size"] for s in grid.scenarios] == [64, 128, 64, 128]
     assert {(s.radio.gain_db, s.federation.rounds, s.codec.name) for s in grid.scenarios} == {(3.0, 5, "block")}
+
+
+def test_another_model_and_dataset_drop_what_belonged_to_the_presets(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        'kind = "plan"\n[settings]\n"data.dataset" = "cifar10"\n[grid]\n"learning.model" = ["cifar10-cnn"]\n'
+    )
+    (scenario,) = load_grid(file).scenarios
+    assert scenario.learning.num_parameters == 0, "to be counted"
+    assert scenario.data.fallbacks == []

@@ -99,7 +99,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path: Path
     run = simulate(tiny_scenario(), "qccf", out=tmp_path, dataset=tiny_dataset(), warn=complaints.append)
     assert len(complaints) == 1
     assert "round-000005.npz" in complaints[0]
-    assert "previous one is used" in complaints[0]
+    assert "is used instead" in complaints[0]
     assert_same(run, run_to_the_end("qccf"))
 
 
@@ -196,3 +196,10 @@ def test_a_folder_of_another_version_is_refused_and_left_as_it_is(tmp_path: Path
     with pytest.raises(RunFolderError, match=r"written by another version of qccf \(format 2, not 3\)"):
         run_to_the_end("qccf", tmp_path)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_checkpoints_of_another_run_do_not_displace_this_ones(tmp_path: Path) -> None:
+    run_to_the_end("qccf", tmp_path)
+    run_to_the_end("qccf", tmp_path, "federation.rounds=3")
+    kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert kept == ["round-000002.npz", "round-000003.npz", "round-000007.npz", "round-000008.npz"]

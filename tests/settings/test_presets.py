@@ -74,3 +74,8 @@ def test_another_model_drops_the_presets_count_and_another_dataset_its_fallbacks
     assert own.learning.num_parameters == 0
     assert own.data.fallbacks == []
     assert load_scenario("femnist", ["learning.model=femnist-cnn"]).learning.num_parameters == 246_590
+
+
+def test_the_order_of_overrides_does_not_matter() -> None:
+    count, model = "learning.num_parameters=5", "learning.model=cifar10-cnn"
+    assert load_scenario("femnist", [count, model]) == load_scenario("femnist", [model, count])

@@ -56,8 +56,8 @@ def compare_command(options: argparse.Namespace) -> int:
     data_dir = data_folder(options.data_dir)
     scenario = resolved_scenario(scenario, None, warn)
     codec = scenario.codec.name if "name" in scenario.codec.model_fields_set else PAPERS_CODEC
-    policies = options.policies.split(",") if options.policies else list(POLICIES)
-    codecs = options.codecs.split(",") if options.codecs else [codec]
+    policies = list(dict.fromkeys(options.policies.split(","))) if options.policies else list(POLICIES)
+    codecs = list(dict.fromkeys(options.codecs.split(","))) if options.codecs else [codec]
     seeds = range(scenario.federation.seed, scenario.federation.seed + options.seeds)
     scenarios = [
         scenario.replaced(policy={"name": policy}, codec={"name": codec}, federation={"seed": seed})

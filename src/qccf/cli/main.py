@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
 from qccf._version import __version__
@@ -19,6 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     if options.trains:
         keep_freed_memory()
+    folder = os.getcwd()
+    sys.path.append(folder)  # for plug-ins that import modules beside them while they run
     try:
         status: int = options.run(options)
         sys.stdout.flush()
@@ -37,6 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    finally:
+        with suppress(ValueError):
+            sys.path.remove(folder)
 
 
 def parser() -> argparse.ArgumentParser:

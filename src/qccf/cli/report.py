@@ -56,7 +56,7 @@ def report_command(options: argparse.Namespace) -> int:
     from qccf.core.files import require_writable
     from qccf.paper.diagnosis import NOTES
     from qccf.paper.families import find_studies
-    from qccf.rounds.run_folder import find_runs
+    from qccf.rounds.run_folder import find_runs, read_summary
 
     folders: list[Path] = options.folders
     manifests: list[Manifest] = []
@@ -67,9 +67,10 @@ def report_command(options: argparse.Namespace) -> int:
             manifests.append(manifest_of(tree, folder))
             found += find_planned(folder, tree)
         else:
-            found += Found(find_runs([folder]), [], find_studies([folder]))
+            trained = [path for path in find_runs([folder]) if (read_summary(path) or {}).get("kind") != "plan"]
+            found += Found(trained, [], find_studies([folder]))
     if not found.runs:
-        raise QccfError(f"{', '.join(map(str, folders))}: no run here has written a summary yet.")
+        raise QccfError(f"{', '.join(map(str, folders))}: no training run here has written a summary yet.")
     out: Path = options.out or folders[0] / "report.html"
     require_writable(out.parent)
     report = write_report(out, found, _merge_manifests(manifests), notes=[folder / NOTES for folder in folders])

@@ -69,6 +69,7 @@ def sweep_command(options: argparse.Namespace) -> int:
 
 def _resolved(grid: "Grid", options: argparse.Namespace) -> "Grid":
     """The grid with counted parameters and present datasets; finds errors in any scenario before the first run."""
+    from qccf.jobs.grid import require_distinct
     from qccf.learning.datasets import data_folder
     from qccf.rounds.setup import check_scenario, with_counted_parameters
     from qccf.rounds.sources import check_trace
@@ -85,6 +86,7 @@ def _resolved(grid: "Grid", options: argparse.Namespace) -> "Grid":
             check_trace(one)
     if train and options.address is None:  # the nodes of another cluster have their own data
         scenarios = _with_datasets(scenarios, data_folder(options.data_dir))
+    require_distinct(tuple(scenarios))  # two datasets may have the same fallback
     return replace(grid, scenarios=tuple(scenarios))
 
 

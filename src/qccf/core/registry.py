@@ -46,7 +46,7 @@ class Registry(MutableMapping[str, T]):
         entry = cast(Any, self.find(name))
         try:
             return entry(*arguments, **options)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise ConfigError(
                 f"{self.kind} {name!r} cannot be built with options {options}: {error}; a {self.kind} is called as "
                 f"{self._call}."
@@ -54,7 +54,8 @@ class Registry(MutableMapping[str, T]):
 
     def _checked(self, name: str) -> T:
         try:
-            found = _imported(name)
+            with _current_folder_importable():
+                found = _imported(name)
         except Exception as error:  # a user's module may fail in any way while it is imported
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             raise ConfigError(
@@ -95,8 +96,7 @@ def is_own(name: str) -> bool:
 
 def _imported(name: str) -> Any:
     module, _, attribute = name.partition(":")
-    with _current_folder_importable():
-        return getattr(importlib.import_module(module), attribute)
+    return getattr(importlib.import_module(module), attribute)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """The grid of a sweep, from a TOML file: a base scenario, fixed settings, and a list of values per axis."""
 
-import copy
 import itertools
 import math
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from qccf.core.errors import ConfigError
-from qccf.settings.loading import Scenario, place_setting, read_settings, read_toml, run_digest, scenario_from_dict
+from qccf.settings.loading import Scenario, read_settings, read_toml, run_digest, scenario_from_dict, with_settings
 from qccf.settings.schema import PAPERS_CODEC
 
 Kind = Literal["train", "plan", "measure"]
@@ -37,14 +36,14 @@ def load_grid(path: Path) -> Grid:
     if kind not in KINDS:
         raise ConfigError(f"{path}: kind = {kind!r} is not one of {', '.join(KINDS)}.")
     base = read_settings(_base(path, tree.get("scenario", "femnist")))
-    for key, value in _flat(_table(path, tree, "settings")).items():
-        place_setting(base, _setting(key), value)
+    fixed = {_setting(key): value for key, value in _flat(_table(path, tree, "settings")).items()}
+    base = with_settings(base, fixed)
     axes = [_axis(key, values) for key, values in _flat(_table(path, tree, "grid")).items()]
     count = math.prod(len(axis) for axis in axes)
     if count > MAX_RUNS:
         raise ConfigError(f"{path}: the grid makes {count:,} runs, more than {MAX_RUNS:,}: shorten its lists.")
     scenarios = tuple(_scenario(base, changes, kind) for changes in itertools.product(*axes))
-    _require_distinct(scenarios)
+    require_distinct(scenarios)
     return Grid(kind, scenarios)
 
 
@@ -93,11 +92,8 @@ def _axis(key: str, values: Any) -> list[dict[str, Any]]:
 
 
 def _scenario(base: dict[str, Any], changes: tuple[dict[str, Any], ...], kind: Kind) -> Scenario:
-    tree = copy.deepcopy(base)
-    for change in changes:
-        for path, value in change.items():
-            place_setting(tree, path, value)
-    scenario = scenario_from_dict(tree)
+    together = {path: value for change in changes for path, value in change.items()}
+    scenario = scenario_from_dict(with_settings(base, together))
     if kind == "train":
         return scenario
     if "name" in scenario.codec.model_fields_set and scenario.codec.name != PAPERS_CODEC:
@@ -108,7 +104,7 @@ def _scenario(base: dict[str, Any], changes: tuple[dict[str, Any], ...], kind: K
     return scenario.replaced(codec={"name": PAPERS_CODEC})
 
 
-def _require_distinct(scenarios: tuple[Scenario, ...]) -> None:
+def require_distinct(scenarios: tuple[Scenario, ...]) -> None:
     """Refuse a grid that makes the same run twice."""
     seen: set[str] = set()
     for scenario in scenarios:

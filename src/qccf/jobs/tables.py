@@ -10,6 +10,7 @@ import pandas as pd
 from qccf.core.files import write_whole
 from qccf.jobs.grid import SHORT, Grid
 from qccf.jobs.queue import QueueProgress
+from qccf.rounds.run_folder import read_scenario
 from qccf.settings.loading import Scenario
 
 RESULTS = "results.parquet"
@@ -17,7 +18,7 @@ ROUNDS = "rounds.parquet"
 WRITE_EVERY_S = 60.0
 
 # Summary keys that repeat a setting or serve only the display.
-_LEFT_OUT = ("label", "policy", "codec", "seed", "finished", "rounds", "dataset")
+_LEFT_OUT = ("kind", "policy", "codec", "seed", "finished", "rounds", "dataset")
 
 
 class SweepTables:
@@ -51,7 +52,7 @@ class SweepTables:
     def _read(self, index: int, folder: Path) -> None:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
         results = {key: value for key, value in summary.items() if key not in _LEFT_OUT}
-        settings = settings_columns(self._grid.scenarios[index])
+        settings = settings_columns(read_scenario(folder))  # with the dataset that the run found
         self._rows[index] = {"run": folder.name, "kind": self._grid.kind, **settings, **results}
         rounds = pd.read_parquet(folder / ROUNDS)
         for place, key in enumerate(("run", *SHORT)):

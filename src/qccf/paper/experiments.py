@@ -118,6 +118,7 @@ def task_scenario(
     base = load_scenario(chosen.task.name)
     settings = [
         f"data.dataset={chosen.dataset}",
+        "data.fallbacks=[]",
         f"data.dataset_size_mean={round(MEAN_SIZE * share, 9)!r}",
         f"data.dataset_size_std={round(beta * share, 9)!r}",
         f"data.dataset_size_min={max(1, round(MIN_SIZE * share))}",

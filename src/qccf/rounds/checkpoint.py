@@ -49,7 +49,8 @@ def save(folder: Path, state: ServerState, ledger: Ledger, fingerprint: str) -> 
             np.savez(file, allow_pickle=False, **arrays)
 
     write_whole(path, write)
-    for old in sorted(folder.glob("round-*.npz"))[:-KEPT]:
+    earlier = sorted(old for old in folder.glob("round-*.npz") if old.name <= path.name)
+    for old in earlier[:-KEPT]:  # later ones belong to another run: they must not displace this one
         old.unlink()
     return path
 
@@ -87,10 +88,11 @@ def latest(folder: Path, fingerprint: str) -> tuple[tuple[ServerState, Ledger] |
     complaints: list[str] = []
     for path in sorted(folder.glob("round-*.npz"), reverse=True):
         try:
-            return load(path, fingerprint), complaints
+            found = load(path, fingerprint)
+            return found, [f"{sentence} {path.name} is used instead." for sentence in complaints]
         except CheckpointError as error:
-            complaints.append(f"{error} The previous one is used instead.")
-    return None, complaints
+            complaints.append(str(error))
+    return None, [f"{sentence} The run starts from its first round." for sentence in complaints]
 
 
 def _digest(arrays: dict[str, NDArray[Any]]) -> bytes:

@@ -144,6 +144,7 @@ def run_summary(
     rounds: Columns,
     clients: Columns,
     *,
+    kind: str = "train",
     finished: bool = True,
     accuracy: float = math.nan,
     loss: float = math.nan,
@@ -157,6 +158,7 @@ def run_summary(
     count = len(rounds["round"])
     sizes = np.asarray(clients["dataset_size"][: len(on) // count], dtype=float)
     return {
+        "kind": kind,
         "policy": scenario.policy.name,
         "codec": scenario.codec.name,
         "seed": scenario.federation.seed,

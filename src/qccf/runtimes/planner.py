@@ -73,8 +73,10 @@ def plan_run(
     """One policy through all rounds of one world. `on_round` gets the number of completed rounds."""
     scenario = planned_scenario(world.scenario, statistics_from)
     scenario = scenario.replaced(policy={"name": policy}, federation={"seed": world.seed})
-    source: UploadSource = StatisticsModel(scenario, world.dataset_sizes)
-    if statistics_from is not None:
+    source: UploadSource
+    if statistics_from is None:
+        source = StatisticsModel(scenario, world.dataset_sizes)
+    else:
         source = RecordedStatistics(statistics_from)
         scenario = scenario.replaced(codec={"safety_margin": 0.0})  # the recorded sizes include it
     return run_rounds(world, build_rules(scenario, scenario_codec(scenario)), source, scenario, on_round)
@@ -93,7 +95,7 @@ def run_rounds(
     while state.round_index < scenario.federation.rounds:
         state = run_round(state, rules, world, source, ledger)
         on_round(state.round_index)
-    return finished_run(scenario, ledger)
+    return finished_run(scenario, ledger, kind="plan")
 
 
 def plan_summary(runs: Sequence[Run]) -> list[dict[str, Any]]:

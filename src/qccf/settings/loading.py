@@ -3,6 +3,7 @@
 A mistake is refused in one sentence with its key, its value and the limit.
 """
 
+import copy
 import difflib
 import hashlib
 import json
@@ -29,6 +30,7 @@ __all__ = [
     "run_digest",
     "scenario_from_dict",
     "scenario_to_toml",
+    "with_settings",
 ]
 
 PRESETS = ("femnist", "cifar10", "quick", "paper-table")
@@ -47,12 +49,7 @@ def load_scenario(source: str | Path = "femnist", overrides: Iterable[str] = (),
         (section, key), (_, new_key) = old.split("."), new.split(".")
         if key in tree.get(section, {}):
             tree[section][new_key] = tree[section].pop(key)
-    for override in overrides:
-        path, value = _parsed(override)
-        layer: dict[str, Any] = {}
-        place_setting(layer, path, value)
-        tree = _merged(tree, layer, path)
-    return scenario_from_dict(tree)
+    return scenario_from_dict(with_settings(tree, dict(_parsed(override) for override in overrides)))
 
 
 def scenario_from_dict(tree: Mapping[str, Any]) -> Scenario:
@@ -91,15 +88,22 @@ def read_toml(path: Path, absent: str = "not a file") -> dict[str, Any]:
         raise ConfigError(f"{path} is not valid TOML: {error}.") from None
 
 
-def _merged(base: dict[str, Any], top: dict[str, Any], path: str = "") -> dict[str, Any]:
+def with_settings(tree: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A tree with other values at some `section.key`. It drops what belonged to a replaced model or dataset."""
+    layer: dict[str, Any] = {}
+    for path, value in changes.items():
+        place_setting(copy.deepcopy(tree), path, value)  # refuses a path through a value
+        place_setting(layer, path, value)
+    return _merged(tree, layer)
+
+
+def _merged(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     """`base` with the values of `top`. Values that belong to a replaced model or dataset are dropped with it."""
     result = dict(base)
     for key, value in top.items():
         old = result.get(key)
         if isinstance(old, dict) and isinstance(value, dict):
-            result[key] = _merged(_without_dependents(old, value, key), value, path)
-        elif path and isinstance(value, dict) and old is not None:
-            raise ConfigError(f"{path} cannot be set: {key!r} is a value, not a section.")
+            result[key] = _merged(_without_dependents(old, value, key), value)
         else:
             result[key] = value
     return result

@@ -277,7 +277,7 @@ class _Base(Section):
         return self.model_copy(update=changed)  # type: ignore[return-value]
 
     def constants(self) -> Constants:
-        """The constants of the decision core; ε1 is 0 until the policy has measured it."""
+        """The constants of the decision core; an ε1 that is "auto" is 0 until the policy has measured it."""
         control: Any = getattr(self, "control")  # noqa: B009
         return Constants(
             num_parameters=self.learning.num_parameters,
@@ -292,7 +292,7 @@ class _Base(Section):
             learning_rate=self.learning.learning_rate,
             smoothness=self.learning.smoothness,
             energy_weight=control.energy_weight,
-            data_budget=0.0,
+            data_budget=0.0 if control.data_budget == "auto" else control.data_budget,
             quantization_budget=control.quantization_budget,
         )
 

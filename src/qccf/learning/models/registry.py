@@ -32,6 +32,10 @@ def count_parameters(name: str, **options: Any) -> int:
     """The number of parameters of a model. It is built on the meta device, without memory for its weights."""
     import torch
 
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
-        model: nn.Module = MODELS.build(name, **options)
+    with torch.random.fork_rng(devices=[]):
+        try:
+            with torch.device("meta"):
+                model: nn.Module = MODELS.build(name, **options)
+        except (RuntimeError, NotImplementedError):  # some models compute with values while they are built
+            model = MODELS.build(name, **options)
         return sum(parameter.numel() for parameter in model.parameters())

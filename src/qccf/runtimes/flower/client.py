@@ -22,8 +22,9 @@ def client_app() -> ClientApp:
             from qccf.runtimes.flower import run_config
 
             config = run_config.read_config(context)
-            num_clients = message.content.config_records[CONFIG]["num-clients"]
-            clients = run_config.cached_clients(config["scenario"], config["set"], config["data-dir"], num_clients)
+            told = message.content.config_records[CONFIG]
+            settings = f"{config['set']} data.dataset={told['dataset']}"
+            clients = run_config.cached_clients(config["scenario"], settings, config["data-dir"], told["num-clients"])
             run_config.clients_layout(clients).require(layout)
             client = instruction.client
             if instruction.act == "probe":

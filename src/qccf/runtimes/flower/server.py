@@ -1,17 +1,21 @@
 """A ServerApp for the scenarios of qccf, configured by the run config of a Flower app."""
 
 import time
+from functools import partial
+from logging import WARNING
 from pathlib import Path
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
+from flwr.supercore import log
 
 from qccf.core.errors import AbsentError
+from qccf.learning.datasets import data_folder
+from qccf.rounds.run_folder import SCENARIO, read_scenario
 from qccf.runtimes.flower import run_config
 from qccf.runtimes.flower.exchange import POLL_S
 from qccf.runtimes.flower.strategy import QccfStrategy
-from qccf.runtimes.simulator import about_data, packages
-from qccf.settings.loading import load_scenario
+from qccf.runtimes.simulator import about_data, packages, resolved_scenario
 
 SETTLED_S = 3.0
 """The number of nodes is final when it has not changed for this time."""
@@ -27,7 +31,9 @@ def server_app() -> ServerApp:
         out = Path(config["out"]) if config["out"] else None
         num_clients = config["num-clients"] or saved_num_clients(out)
         num_clients = num_clients or count_nodes(grid, timeout_s=config["join-timeout"])
-        scenario = run_config.config_scenario(config, num_clients)
+        data_dir = data_folder(Path(config["data-dir"]) if config["data-dir"] else None)
+        warn = partial(log, WARNING)
+        scenario = resolved_scenario(run_config.config_scenario(config, num_clients), data_dir, warn)
         dataset = run_config.config_dataset(scenario.data.dataset, config["data-dir"])
         with run_config.build_clients(scenario, dataset) as clients:
             strategy = QccfStrategy(
@@ -56,7 +62,7 @@ def server_app() -> ServerApp:
                 layout.unflatten(clients.initial_weights()),
                 num_rounds=scenario.federation.rounds,
                 timeout=config["round-timeout"],
-                train_config=ConfigRecord({"num-clients": num_clients}),
+                train_config=ConfigRecord({"num-clients": num_clients, "dataset": scenario.data.dataset}),
                 evaluate_fn=evaluate,
             )
 
@@ -65,8 +71,9 @@ def server_app() -> ServerApp:
 
 def saved_num_clients(out: Path | None) -> int:
     """The number of clients of the run to resume in this folder, or 0. Some of its nodes may be offline now."""
-    before = out / "scenario.toml" if out is not None else None
-    return load_scenario(before).federation.num_clients if before is not None and before.exists() else 0
+    if out is None or not (out / SCENARIO).exists():
+        return 0
+    return read_scenario(out).federation.num_clients
 
 
 def count_nodes(grid: Grid, *, timeout_s: float) -> int:
