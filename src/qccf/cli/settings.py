@@ -34,8 +34,11 @@ def settings_command(options: argparse.Namespace) -> int:
         table = Table(
             title=f"[bold]{name}[/]: {description}", title_justify="left", title_style="", box=SIMPLE_HEAD, expand=True
         )
-        for heading in ("setting", "meaning", "unit", "default", "limits"):
-            table.add_column(heading, overflow="fold", ratio=3 if heading == "meaning" else None)
+        table.add_column("setting", overflow="fold")
+        table.add_column("meaning", overflow="fold", min_width=24, ratio=1)
+        table.add_column("unit", overflow="fold")
+        table.add_column("default", overflow="fold", max_width=14)
+        table.add_column("limits", overflow="fold", max_width=18)
         for info in settings_reference():
             if info.section == name:
                 table.add_row(info.key, info.description, info.unit, info.default, info.limits or info.choices)

@@ -34,7 +34,7 @@ class Registry(MutableMapping[str, T]):
             return self[name]
         if not is_own(name):
             close = difflib.get_close_matches(name, self._entries, n=1)
-            hint = f", did you mean {close[0]!r}?" if close else ""
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
             raise ConfigError(
                 f"{self.kind} {name!r} is not one of {', '.join(self._entries)}{hint}; name one of your own as "
                 "module:Class."

@@ -43,6 +43,10 @@ def write_run(folder: Path, run: Run) -> None:
 
 def read_run(folder: Path) -> Run:
     """The run in a folder; refuses one that is not complete."""
+    if not (folder / SUMMARY).exists() or not (folder / SCENARIO).exists():
+        raise RunFolderError(
+            f"{folder} holds no complete run, because it has no {SUMMARY} or {SCENARIO}: name the folder of one run."
+        )
     try:
         summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
         rounds, clients = _read_table(folder / ROUNDS), _read_table(folder / CLIENTS)

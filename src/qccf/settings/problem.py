@@ -179,7 +179,7 @@ def _sentence(error: ValidationError) -> str:
         inner = len(missing[0]["loc"]) > 1
         names = ", ".join(str(e["loc"][-1]) for e in missing if (len(e["loc"]) > 1) == inner)
         wanted = ", ".join(CONSTANTS if inner else _Problem.model_fields)
-        return f"{'constants' if inner else 'the problem'} lacks {names}: it has {wanted}."
+        return f"{'constants' if inner else 'the problem'} lacks {names}: it needs {wanted}."
     first = errors[0]
     indexes = "".join(f"[{part}]" for part in first["loc"] if isinstance(part, int))
     key = ".".join(part for part in first["loc"] if isinstance(part, str))
