@@ -101,17 +101,12 @@ class RecordedStatistics(_WithoutTraining):
     def __init__(self, run: Run) -> None:
         if not run.statistics_columns:
             raise ConfigError(f"{run.folder} holds no recorded statistics: train the run again with this version.")
-        self.scenario = run.scenario
         self._rounds = run.num_rounds
         self._columns: Columns = {
             name: column.reshape(run.num_rounds, -1, *column.shape[1:])
             for name, column in run.statistics_columns.items()
         }
         self._losses = run.by_round("loss").astype(float)
-
-    @property
-    def dataset_sizes(self) -> FloatArray:
-        return np.asarray(self._columns["dataset_size"][0], dtype=float)
 
     def known(self, round_index: int) -> Statistics:
         at = min(round_index, self._rounds - 1)
