@@ -50,8 +50,9 @@ class Statistics:
 
     ``gradient_norms_sq`` is G², ``gradient_variances`` σ², ``weight_ranges`` θ_max of the paper. A codec forecasts the
     rest from a client's last upload. ``error_scales`` is c: the expected squared error of an upload with q bits is at
-    most c/(2^q - 1)²; without it c follows from θ_max as in the paper. ``upload_bits`` [client, q - 1] is the size of
-    the payload where it is not affine in q.
+    most c/(2^q - 1)²; without it c follows from θ_max as in the paper. ``upload_errors`` [client, q - 1] is the expected
+    squared error itself, where the codec knows it. ``upload_bits`` [client, q - 1] is the size of the payload where it
+    is not affine in q.
     """
 
     dataset_sizes: FloatArray
@@ -60,6 +61,7 @@ class Statistics:
     weight_ranges: FloatArray
     error_scales: FloatArray | None = None
     upload_bits: FloatArray | None = None
+    upload_errors: FloatArray | None = None
 
     @property
     def num_clients(self) -> int:
@@ -98,6 +100,23 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True)
+class Targets:
+    """What a decision was measured against: the error budget of its round and each client's fair share.
+
+    ``errors`` is the expected squared error of each participant's upload, ``least_errors`` the same with as many bits
+    as its channel carries in time. The aggregate of a round errs by the sum of squared weights times errors; its budget
+    is ``slack`` times the same sum with the least errors, or ``tolerated_error`` if that is more. ``turns`` is the
+    share of this round that is owed to each client.
+    """
+
+    errors: FloatArray
+    least_errors: FloatArray
+    slack: float
+    tolerated_error: float
+    turns: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """The participating clients with their channel, bits and CPU frequency.
 
@@ -111,6 +130,7 @@ class Decision:
     raw: bool = False
     deadline_exempt: bool = False
     certificate: Certificate | None = None
+    targets: Targets | None = None
 
     @property
     def participates(self) -> BoolArray:

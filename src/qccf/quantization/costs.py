@@ -56,3 +56,11 @@ def error_bounds(num_bits: ArrayLike, statistics: Statistics, constants: Constan
     """Bound on the expected squared error of each upload. Paper: Lemma 1."""
     levels = np.exp2(np.asarray(num_bits, dtype=float)) - 1.0
     return np.asarray(error_scales(statistics, constants) / np.square(levels))
+
+
+def expected_errors(statistics: Statistics, constants: Constants) -> FloatArray:
+    """Expected squared error of an upload [client, q - 1]: the codec's own where it is known, else the bound."""
+    if statistics.upload_errors is not None:
+        return statistics.upload_errors
+    levels = np.exp2(np.arange(1, MAX_NUM_BITS + 1, dtype=float)) - 1.0
+    return error_scales(statistics, constants)[:, None] / np.square(levels)
