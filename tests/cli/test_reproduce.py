@@ -227,7 +227,7 @@ def test_a_failed_run_is_named_and_the_others_are_reported(tmp_path: Path, monke
     run = TrainingJob.run
 
     def one_fails(job, *rest):
-        if job.scenario.federation.seed == 1 and job.scenario.control.energy_weight == 10.0:
+        if job.scenario.federation.seed == 1 and job.scenario.control.paper.energy_weight == 10.0:
             raise RuntimeError("memory ran out")
         run(job, *rest)
 

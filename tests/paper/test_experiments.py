@@ -34,7 +34,7 @@ def cases(jobs) -> set[tuple]:
         (
             j.scenario.data.dataset,
             j.scenario.data.dataset_size_std / j.scenario.data.dataset_size_mean * 1200,
-            j.scenario.control.energy_weight,
+            j.scenario.control.paper.energy_weight,
             j.scenario.policy.name,
             j.scenario.federation.seed,
         )
@@ -80,7 +80,7 @@ def test_varied_runs_change_one_setting_of_the_first_task() -> None:
         assert key in job.label
     assert len(varied_jobs(SCALES["smoke"], [FEMNIST], [], runs=Path("v"), data_dir=Path("d"))) == 3
     again = varied_jobs(
-        SCALES["small"], [FEMNIST], ["control.quantization_margin=1.0"], runs=Path("v"), data_dir=Path("d")
+        SCALES["small"], [FEMNIST], ["control.paper.quantization_margin=1.0"], runs=Path("v"), data_dir=Path("d")
     )
     assert again == [], "two settings would be changed"
     assert len(varied_jobs(SCALES["full"], [FEMNIST], [], runs=Path("v"), data_dir=Path("d"))) == 36

@@ -3,7 +3,7 @@
 One more bit lowers the error term and raises the energy. In the paper's scaling (the derivative of J3 with respect to
 q, times v/Z) gain and cost are equal at the optimum:
 
-    X(q) = v·k·ln 2·2^q / (2^q - 1)³        gain of one more bit, k = 2·error/(S·Z)
+    X(q) = v·k·ln 2·2^q / (2^q - 1)³        gain of one more bit, k = 2·error/(S^k·Z)
     pV + κ1                                 its cost: pV for transmitting, κ1 for the tighter deadline
 
 where κ1 = 2Vα·f³ if the deadline binds and f is strictly between its limits. The five cases differ in which bounds
@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from qccf.control.problem import RoundProblem
+from qccf.control.problem import Problem
 from qccf.core.contracts import MAX_NUM_BITS, FloatArray, IntArray
 
 LN2 = float(np.log(2.0))
@@ -47,12 +47,12 @@ class Prices(NamedTuple):
     speed: float
 
     @classmethod
-    def of(cls, problem: RoundProblem) -> "Prices":
+    def of(cls, problem: Problem) -> "Prices":
         c = problem.constants
         return cls(
             problem.slope_bits,
-            c.transmit_power_w * c.energy_weight,
-            2.0 * c.energy_weight * c.energy_coefficient,
+            c.transmit_power_w * problem.energy_price,
+            2.0 * problem.energy_price * c.energy_coefficient,
         )
 
     def of_speed(self, frequency_hz: Any) -> Any:
@@ -68,10 +68,10 @@ class Relaxed(NamedTuple):
     case: IntArray
 
 
-def terms(problem: RoundProblem, total: Any, rows: Any, columns: Any) -> Terms:
+def terms(problem: Problem, total: Any, rows: Any, columns: Any) -> Terms:
     """The terms of the pairs (rows, columns) when S = total."""
     rates_bps = problem.rates_bps[rows, columns]
-    error = problem.error_costs[rows] / total
+    error = problem.error_costs[rows] / np.asarray(total, dtype=float) ** problem.weight_power
     return Terms(
         gain=2.0 * LN2 * rates_bps * error / problem.slope_bits,
         slack_bits=rates_bps * problem.constants.deadline_s - problem.overhead_bits,
@@ -110,7 +110,7 @@ def unconstrained_bits(gain: Any, price: float) -> FloatArray:
 
 
 def relaxed_optimum(
-    problem: RoundProblem, total: Any, rows: Any, columns: Any, *, case_five: CaseFive, last_bits: Any = np.nan
+    problem: Problem, total: Any, rows: Any, columns: Any, *, case_five: CaseFive, last_bits: Any = np.nan
 ) -> Relaxed:
     """The relaxed optimum of each pair. The Taylor step of Case 5 starts at `last_bits`; NaN means no last bits."""
     c = problem.constants
@@ -212,7 +212,7 @@ class ClosedFormPairs:
     """The closed form as a `PairModel`: the relaxed optimum, rounded to the cheaper neighbouring integer."""
 
     def __init__(
-        self, problem: RoundProblem, last_bits: IntArray | None = None, case_five: CaseFive = "iterated"
+        self, problem: Problem, last_bits: IntArray | None = None, case_five: CaseFive = "iterated"
     ) -> None:
         self.problem = problem
         self.case_five = case_five
@@ -251,7 +251,8 @@ class ClosedFormPairs:
         up = np.clip(np.ceil(np.where(defined, relaxed, 1.0)), 1, MAX_NUM_BITS)
 
         def price(num_bits: FloatArray) -> FloatArray:
-            error = p.error_costs[rows] / total / np.square(np.exp2(num_bits) - 1.0)
+            error = p.error_costs[rows] / np.asarray(total, dtype=float) ** p.weight_power
+            error = error / np.square(np.exp2(num_bits) - 1.0)
             return np.where(defined, error + p.energy_costs(num_bits, rows, columns), np.inf)
 
         cost_down, cost_up = price(down), price(up)

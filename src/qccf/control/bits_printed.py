@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from qccf.control.bits_closed_form import LN2, ClosedFormPairs, Prices, Relaxed, Terms, marginal_gain, terms
-from qccf.control.problem import RoundProblem
+from qccf.control.problem import Problem
 from qccf.core.contracts import FloatArray
 
 FIRST_BITS = 4.0
 """Start of the printed Taylor step for a client that has never participated; the paper gives none."""
 
 
-def printed_optimum(problem: RoundProblem, total: Any, rows: Any, columns: Any, *, last_bits: Any = np.nan) -> Relaxed:
+def printed_optimum(problem: Problem, total: Any, rows: Any, columns: Any, *, last_bits: Any = np.nan) -> Relaxed:
     """The five printed cases in the printed order, without any check of the result.
 
     E3: Pre1 has neither the deadline's multiplier nor the limit f_max. E4: Pre3 and Pre4 compare X itself. E5: Case 2

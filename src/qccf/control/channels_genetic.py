@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qccf.control.pairs import PairModel
-from qccf.control.problem import Allocation, RoundProblem, empty_allocation
+from qccf.control.problem import Allocation, Problem, empty_allocation
 from qccf.core.contracts import FloatArray, IntArray
 from qccf.core.options import option
 
@@ -37,9 +37,9 @@ class GeneticSettings:
 
 
 def solve_genetic(
-    problem: RoundProblem, pairs: PairModel, rng: np.random.Generator, settings: GeneticSettings
+    problem: Problem, pairs: PairModel, rng: np.random.Generator, settings: GeneticSettings
 ) -> Allocation:
-    """The best chromosome of the last generation, or the empty round if that is better."""
+    """The best chromosome of the last generation, or the empty round if that is better and admissible."""
     num_clients, num_channels = problem.rates_bps.shape
     generation = _first_generation(settings.population, num_clients, num_channels, rng)
     for _ in range(settings.generations):
@@ -54,8 +54,11 @@ def solve_genetic(
             children[: settings.elitism] = generation[best]
         generation = children
     values = _values(problem, pairs, generation)
+    if not problem.may_idle:
+        values[np.logical_not((generation >= 0).any(axis=1))] = np.inf
     best_index = int(np.argmin(values))
-    return _decode(problem, pairs, generation[best_index] if values[best_index] < 0.0 else None)
+    limit = 0.0 if problem.may_idle else np.inf
+    return _decode(problem, pairs, generation[best_index] if values[best_index] < limit else None)
 
 
 def _first_generation(population: int, num_clients: int, num_channels: int, rng: np.random.Generator) -> IntArray:
@@ -68,7 +71,7 @@ def _first_generation(population: int, num_clients: int, num_channels: int, rng:
     return np.where(idle, -1, shuffled)
 
 
-def _values(problem: RoundProblem, pairs: PairModel, generation: IntArray) -> FloatArray:
+def _values(problem: Problem, pairs: PairModel, generation: IntArray) -> FloatArray:
     """J minus J of the empty round for each chromosome; infinite where a pair cannot meet the deadline."""
     used = generation >= 0
     totals = np.where(used, problem.dataset_sizes[generation], 0.0).sum(axis=1)
@@ -133,7 +136,7 @@ def _repair(children: IntArray, rates_bps: FloatArray, rng: np.random.Generator)
     return repaired
 
 
-def _decode(problem: RoundProblem, pairs: PairModel, chromosome: IntArray | None) -> Allocation:
+def _decode(problem: Problem, pairs: PairModel, chromosome: IntArray | None) -> Allocation:
     allocation = empty_allocation(problem.rates_bps.shape[0])
     if chromosome is None or not (chromosome >= 0).any():
         return allocation

@@ -106,7 +106,7 @@ class Targets:
     ``errors`` is the expected squared error of each participant's upload, ``least_errors`` the same with as many bits
     as its channel carries in time. The aggregate of a round errs by the sum of squared weights times errors; its budget
     is ``slack`` times the same sum with the least errors, or ``tolerated_error`` if that is more. ``turns`` is the
-    share of this round that is owed to each client.
+    share of this round that is owed to each client. ``error_price`` is what an error of a whole budget cost.
     """
 
     errors: FloatArray
@@ -114,6 +114,7 @@ class Targets:
     slack: float
     tolerated_error: float
     turns: FloatArray
+    error_price: float
 
 
 @dataclass(frozen=True, slots=True)

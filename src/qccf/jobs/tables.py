@@ -82,7 +82,7 @@ def _flat(prefix: str, tree: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """A column that mixes text and numbers, such as `control.data_budget`, becomes text."""
+    """A column that mixes text and numbers, such as `control.paper.data_budget`, becomes text."""
     table = pd.DataFrame(rows)
     for name in table.columns:
         kinds = {type(value) for value in table[name] if value is not None}

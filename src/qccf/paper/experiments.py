@@ -23,7 +23,7 @@ BETAS = (150, 300)
 VARIED = (
     "radio.gain_db=10.0",
     "radio.bandwidth_hz=20e6",
-    "control.quantization_budget=0.1",
+    "control.paper.quantization_budget=0.1",
     "learning.smoothness=0.05",
 )
 VARIED_POLICIES = ("qccf", "principle", "same-size")
@@ -41,7 +41,7 @@ class Task:
     @property
     def energy_weight(self) -> float:
         """The preset's V."""
-        return float(load_scenario(self.name).control.energy_weight)
+        return float(load_scenario(self.name).control.paper.energy_weight)
 
 
 TASKS: dict[str, Task] = {
@@ -124,7 +124,8 @@ def task_scenario(
         f"data.dataset_size_min={max(1, round(MIN_SIZE * share))}",
         f"device.cycles_per_sample={base.device.cycles_per_sample / share!r}",
         f"federation.rounds={scale.rounds}",
-        f"control.energy_weight={weight!r}",
+        "control.form=paper",
+        f"control.paper.energy_weight={weight!r}",
         f"codec.name={PAPERS_CODEC}",
         f"evaluation.samples={scale.evaluation_samples}",
         *overrides,

@@ -40,7 +40,7 @@ class Setting:
 def setting_of(run: Run) -> Setting:
     """The setting that a run belongs to."""
     data = run.scenario.data
-    return Setting(data.dataset_size_std, data.dataset_size_mean, run.scenario.control.energy_weight)
+    return Setting(data.dataset_size_std, data.dataset_size_mean, run.scenario.control.paper.energy_weight)
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def _each_once(records: Sequence[Run]) -> list[Run]:
 
 def fixed_settings(scenario: Scenario) -> dict[str, Any]:
     """The settings that figures do not vary, by their dotted names."""
-    varied = {"federation.seed", "data.dataset_size_std", "control.energy_weight"}
+    varied = {"federation.seed", "data.dataset_size_std", "control.paper.energy_weight"}
     return {
         f"{section}.{key}": value
         for section, values in scenario.model_dump().items()

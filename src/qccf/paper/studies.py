@@ -54,8 +54,8 @@ class Factor:
 FACTORS = (
     Factor("bandwidth", "radio.bandwidth_hz", (6e6, 8e6, 10e6, 15e6, 20e6, 40e6), "Hz"),
     Factor("channel gain", "radio.gain_db", (-5.0, 0.0, 5.0, 10.0, 20.0), "dB", log=False),
-    Factor("ε2", "control.quantization_budget", (0.003, 0.01, 0.03, 0.1, 0.3), ""),
-    Factor("λ2⁰ - ε2", "control.quantization_margin", (0.1, 0.25, 0.5, 1.0, 2.0), ""),
+    Factor("ε2", "control.paper.quantization_budget", (0.003, 0.01, 0.03, 0.1, 0.3), ""),
+    Factor("λ2⁰ - ε2", "control.paper.quantization_margin", (0.1, 0.25, 0.5, 1.0, 2.0), ""),
     Factor("L", "learning.smoothness", (0.005, 0.015, 0.05, 0.15, 0.5), ""),
     Factor("rounds between rises of principle's bits", "principle.patience", (5, 10, 20, 50, 100), ""),
     Factor("who pays for a missed deadline", "principle", ("client", "nobody", "late"), "", log=False),
@@ -152,7 +152,7 @@ class SolverStudy(Job):
         others = {name: build_policy("qccf", self._with(name), rules.constants) for name in SOLVERS}
         watched = _WatchedPolicy(rules.policy, others)
         run_rounds(world, replace(rules, policy=watched), StatisticsModel(scenario, world.dataset_sizes), scenario)
-        rounds, weight = scenario.federation.rounds, scenario.control.energy_weight
+        rounds, weight = scenario.federation.rounds, scenario.control.paper.energy_weight
         return {name: total / rounds / weight for name, total in watched.excess.items()}
 
 

@@ -162,7 +162,7 @@ def _sentence(error: ValidationError) -> str:
     if kind in bounds:
         words, name = bounds[kind]
         return f"{key} = {value!r} is out of range: it must be {words} {limits[name]:g}{_unit_hint(key)}."
-    if key == "control.data_budget":
+    if key == "control.paper.data_budget":
         return f'{key} = {value!r} is neither "auto" nor a number from 0 to 1e15.'
     if kind == "literal_error":
         return f"{key} = {value!r} is not one of {limits['expected']}."

@@ -32,10 +32,10 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-def section_model(name: str, options: type, **more: Any) -> type[Section]:
-    """A section from an entry's options dataclass, and `more` keys of the form (type, field)."""
+def section_model(name: str, options: type) -> type[Section]:
+    """A section from an entry's options dataclass."""
     hints = get_type_hints(options)
-    keys: dict[str, Any] = dict(more)
+    keys: dict[str, Any] = {}
     for one in fields(options):
         hint, default = hints[one.name], one.default
         if is_dataclass(hint):
@@ -236,16 +236,11 @@ class ExecutionSection(Section):
 
 
 def _policy_sections() -> Iterator[tuple[str, Any]]:
-    """One section per options dataclass of the policies; V and ε2 stand in QCCF's."""
-    constants = {
-        "energy_weight": (float, key(100.0, "weight of energy against convergence, V", ge=1e-9, le=1e12)),
-        "quantization_budget": (float, key(0.03, "budget of the quantization term, ε2", ge=0, le=1e9)),
-    }
+    """One section per options dataclass of the policies."""
     for policy in POLICIES.values():
         section, options = getattr(policy, "section", ""), getattr(policy, "Options", None)
         if section and options is not None:
-            more = constants if section == "control" else {}
-            model = section_model(f"{section.title().replace('_', '')}Section", options, **more)
+            model = section_model(f"{section.title().replace('_', '')}Section", options)
             yield section, (model, model())
 
 
@@ -278,7 +273,7 @@ class _Base(Section):
 
     def constants(self) -> Constants:
         """The constants of the decision core; an ε1 that is "auto" is 0 until the policy has measured it."""
-        control: Any = getattr(self, "control")  # noqa: B009
+        paper: Any = getattr(self, "control").paper  # noqa: B009
         return Constants(
             num_parameters=self.learning.num_parameters,
             deadline_s=self.device.deadline_s,
@@ -291,9 +286,9 @@ class _Base(Section):
             local_epochs=self.learning.local_epochs,
             learning_rate=self.learning.learning_rate,
             smoothness=self.learning.smoothness,
-            energy_weight=control.energy_weight,
-            data_budget=0.0 if control.data_budget == "auto" else control.data_budget,
-            quantization_budget=control.quantization_budget,
+            energy_weight=paper.energy_weight,
+            data_budget=0.0 if paper.data_budget == "auto" else paper.data_budget,
+            quantization_budget=paper.quantization_budget,
         )
 
     def radio_link(self) -> Radio:

@@ -102,7 +102,7 @@ def _trained(family: Family) -> _Trained | None:
     different = [k for k in own if own[k] != preset[k] and not k.startswith(("data.", "evaluation.")) and k not in free]
     changed = [factor for factor in FACTORS if factor.key in different]
     finished = [run for run in family.records if run.finished and run.codec == PAPERS_CODEC]
-    weight = usual.control.energy_weight
+    weight = usual.control.paper.energy_weight
     fitting = [s for s in {setting_of(run) for run in finished} if s.is_papers(300.0) and s.energy_weight == weight]
     if family.task != "femnist" or not fitting or len(changed) > 1 or not set(different) <= keys:
         return None
