@@ -47,7 +47,7 @@ def main() -> None:
     energies: dict[tuple[str, int], dict[str, np.ndarray]] = {}
     for model, overrides in MODELS.items():
         for beta in (150, 300):
-            scenario = load_scenario("femnist", [f"data.dataset_size_std={beta}", *overrides])
+            scenario = load_scenario("femnist", ["control.form=paper", f"data.dataset_size_std={beta}", *overrides])
             runs = by_policy(plan(scenario, POLICIES, seeds))
             totals = {name: np.array([run.energy_j[-1] for run in mine]) for name, mine in runs.items()}
             energies[model, beta] = totals

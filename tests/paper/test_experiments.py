@@ -17,6 +17,7 @@ from qccf.paper.experiments import (
     task_scenario,
     varied_jobs,
 )
+from qccf.paper.families import dotted
 from qccf.paper.studies import FACTORS
 from qccf.policies.registry import POLICIES
 from qccf.settings.loading import load_scenario
@@ -73,7 +74,8 @@ def test_varied_runs_change_one_setting_of_the_first_task() -> None:
     for job in jobs:
         assert job.scenario.learning.model == "femnist-cnn"
         own = job.scenario.replaced(policy={"name": "qccf"}).model_dump()
-        changed = {f"{s}.{k}": v for s, values in own.items() for k, v in values.items() if usual[s][k] != v}
+        own, base = dict(dotted(own)), dict(dotted(usual))
+        changed = {key: value for key, value in own.items() if base[key] != value}
         assert len(changed) == 1
         ((key, value),) = changed.items()
         assert value in factors[key]
@@ -116,7 +118,7 @@ def test_a_scale_changes_how_much_is_run_and_nothing_else() -> None:
     """What is learnt from, for how long and how often it is looked at; never how."""
     allowed = {
         "data.dataset", "data.fallbacks", "data.dataset_size_mean", "data.dataset_size_std", "data.dataset_size_min",
-        "device.cycles_per_sample", "federation.rounds", "evaluation.samples", "codec.name",
+        "device.cycles_per_sample", "federation.rounds", "evaluation.samples", "codec.name", "control.form",
     }  # fmt: skip
     for task in (FEMNIST, CIFAR):
         preset = load_scenario(task.task.name).model_dump()

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from qccf.control.paper_form import PaperOptions
 from qccf.core.contracts import Observation, Statistics
 from qccf.devices.cost import settle
 from qccf.policies.channel_allocate import ChannelAllocate
@@ -155,15 +156,15 @@ def test_qccf_measures_its_data_budget_unless_told() -> None:
     from qccf.control.bound import data_term
 
     measured = data_term(np.array([True]), seen.statistics, CONSTANTS)
-    assert Qccf(CONSTANTS, rounds=1).init(seen.statistics)["data_budget"] == pytest.approx(measured)
-    fixed = Qccf(CONSTANTS, rounds=1, data_budget=7.0).init(seen.statistics)
+    assert Qccf(CONSTANTS, rounds=1, form="paper").init(seen.statistics)["data_budget"] == pytest.approx(measured)
+    fixed = Qccf(CONSTANTS, rounds=1, form="paper", paper=PaperOptions(data_budget=7.0)).init(seen.statistics)
     assert fixed["data_budget"] == 7.0
     assert fixed["participation_queue"] > 7.0
 
 
 def test_qccf_remembers_last_bits_and_moves_its_queues() -> None:
     seen = observation([[1e8, 1e8], [0.0, 0.0]], 1000.0, 1000.0)
-    policy = Qccf(CONSTANTS, rounds=1)
+    policy = Qccf(CONSTANTS, rounds=1, form="paper")
     state = policy.init(seen.statistics)
     decision = policy.decide(state, seen, RNG)
     after = policy.update(state, decision, settle(decision, seen, CONSTANTS))
@@ -178,7 +179,7 @@ def test_qccf_remembers_last_bits_and_moves_its_queues() -> None:
 
 def test_qccf_counts_only_what_arrived() -> None:
     seen = observation([[1e8, 1e8], [1e8, 1e8]], 1000.0, 1000.0)
-    policy = Qccf(CONSTANTS, rounds=1)
+    policy = Qccf(CONSTANTS, rounds=1, form="paper")
     state = policy.init(seen.statistics)
     decision = policy.decide(state, seen, RNG)
     outcome = settle(decision, seen, CONSTANTS)
@@ -211,9 +212,9 @@ def participants_while_gradients_shrink(policy: Qccf) -> list[int]:
 def test_qccf_goes_on_when_gradients_shrink() -> None:
     """With ε1 held at its first value λ1 sinks below it and nobody takes part any more; one that follows goes on."""
     problem = typical_problem(10, 10)
-    following = participants_while_gradients_shrink(Qccf(problem.constants, rounds=40))
+    following = participants_while_gradients_shrink(Qccf(problem.constants, rounds=40, form="paper"))
     assert np.mean(following) > 9
     assert following[-1] >= 8
-    first = Qccf(problem.constants, rounds=40).init(problem.observation.statistics)["data_budget"]
-    held = Qccf(problem.constants, rounds=40, data_budget=first)
+    first = Qccf(problem.constants, rounds=40, form="paper").init(problem.observation.statistics)["data_budget"]
+    held = Qccf(problem.constants, rounds=40, form="paper", paper=PaperOptions(data_budget=first))
     assert participants_while_gradients_shrink(held)[-30:] == [0] * 30

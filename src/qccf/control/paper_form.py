@@ -30,12 +30,12 @@ class PaperOptions:
     quantization_margin: float = option(0.5, "start of λ2 above ε2", gt=0, le=1e6)
 
 
+@dataclass(frozen=True)
 class PaperForm:
     """State: the two queues and the measured budget ε1. V and ε2 stand in the constants."""
 
-    def __init__(self, constants: Constants, options: PaperOptions) -> None:
-        self.constants = constants
-        self.options = options
+    constants: Constants
+    options: PaperOptions
 
     def init(self, statistics: Statistics) -> PolicyState:
         constants = replace(self.constants, data_budget=self._data_budget(statistics))

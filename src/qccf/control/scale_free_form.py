@@ -7,7 +7,7 @@ client has a debt: the turns that it was owed minus the turns that it had. `docs
 Deviates: E11 to E16.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import exp, inf
 from typing import NamedTuple
 
@@ -56,14 +56,14 @@ class _Outlook(NamedTuple):
     least_errors: FloatArray
 
 
+@dataclass(frozen=True)
 class ScaleFreeForm:
     """State: the error price (from the first round on) and the debts."""
 
-    def __init__(self, constants: Constants, *, slack: float, share: float, energy_weight: float) -> None:
-        self.constants = constants
-        self.slack = slack
-        self.share = share
-        self.energy_weight = energy_weight
+    constants: Constants
+    slack: float
+    share: float
+    energy_weight: float
 
     def init(self, statistics: Statistics) -> PolicyState:
         return {"debts": [0.0] * statistics.num_clients}

@@ -71,7 +71,7 @@ def plan_job(scenario: Scenario, runs: Path, *, measured: bool = False) -> PlanJ
     return PlanJob(
         label=(
             f"{scenario.policy.name}, {clients} clients, {channels} channels, "
-            f"β {scenario.data.dataset_size_std:g}, V {scenario.control.paper.energy_weight:g}, "
+            f"β {scenario.data.dataset_size_std:g}, {scenario.weight_label}, "
             f"seed {scenario.federation.seed}"
         ),
         folder=runs / f"{'measure' if measured else 'plan'}-{run_name(scenario)}",

@@ -55,7 +55,7 @@ def training_job(
         scenario.policy.name,
         f"codec {scenario.codec.name}",
         f"β {scenario.data.dataset_size_std:g}",
-        f"V {scenario.control.paper.energy_weight:g}",
+        scenario.weight_label,
         *([note] if note else []),
         f"seed {scenario.federation.seed}",
     ]

@@ -1,7 +1,7 @@
 """Runs grouped for comparison: families of runs that differ only in policy, codec, seed, β and V."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ class Setting:
 def setting_of(run: Run) -> Setting:
     """The setting that a run belongs to."""
     data = run.scenario.data
-    return Setting(data.dataset_size_std, data.dataset_size_mean, run.scenario.control.paper.energy_weight)
+    return Setting(data.dataset_size_std, data.dataset_size_mean, run.scenario.energy_weight)
 
 
 @dataclass(frozen=True)
@@ -166,14 +166,19 @@ def _each_once(records: Sequence[Run]) -> list[Run]:
 
 def fixed_settings(scenario: Scenario) -> dict[str, Any]:
     """The settings that figures do not vary, by their dotted names."""
-    varied = {"federation.seed", "data.dataset_size_std", "control.paper.energy_weight"}
-    return {
-        f"{section}.{key}": value
-        for section, values in scenario.model_dump().items()
-        if section not in ("policy", "codec", "execution", "statistics")
-        for key, value in values.items()
-        if f"{section}.{key}" not in varied
-    }
+    varied = {"federation.seed", "data.dataset_size_std", "control.energy_weight", "control.paper.energy_weight"}
+    unused = ("policy.", "codec.", "execution.", "statistics.")
+    values = dotted(scenario.model_dump())
+    return {key: value for key, value in values if key not in varied and not key.startswith(unused)}
+
+
+def dotted(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested sections by their dotted names."""
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from dotted(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def _told_apart(own: dict[str, Any], all_of_them: list[dict[str, Any]]) -> str:

@@ -183,6 +183,7 @@ def study_jobs(seeds: int, rounds: int, studies: Path, *, brief: bool) -> list[S
         f"federation.rounds={rounds}",
         "statistics.model=trace",
         "statistics.trace=growing-weights",
+        "control.form=paper",
         f"codec.name={PAPERS_CODEC}",
     ]
     jobs: list[SavingsStudy | SolverStudy] = []

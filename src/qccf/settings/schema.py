@@ -271,6 +271,18 @@ class _Base(Section):
         changed = {name: getattr(self, name).model_copy(update=values) for name, values in sections.items()}
         return self.model_copy(update=changed)  # type: ignore[return-value]
 
+    @property
+    def energy_weight(self) -> float:
+        """The energy weight of the form that runs: V of the paper's form."""
+        control: Any = getattr(self, "control")  # noqa: B009
+        return float(control.paper.energy_weight if control.form == "paper" else control.energy_weight)
+
+    @property
+    def weight_label(self) -> str:
+        """The energy weight as figures and logs name it."""
+        control: Any = getattr(self, "control")  # noqa: B009
+        return f"{'V' if control.form == 'paper' else 'energy weight'} {self.energy_weight:g}"
+
     def constants(self) -> Constants:
         """The constants of the decision core; an ε1 that is "auto" is 0 until the policy has measured it."""
         paper: Any = getattr(self, "control").paper  # noqa: B009

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from qccf.core.intervals import Estimate, estimate
-from qccf.paper.families import Family, fixed_settings, setting_of
+from qccf.paper.families import Family, dotted, fixed_settings, setting_of
 from qccf.paper.findings import PAPERS_SAVINGS, energy_saved
 from qccf.paper.studies import FACTORS, PAYERS, SOLVERS, Factor
 from qccf.report.figures.builders import BITS_LABEL, estimated
@@ -95,7 +95,7 @@ def trained_rows(groups: Sequence[Family]) -> list[SavingRow]:
 
 def _trained(family: Family) -> _Trained | None:
     """None if the runs have another task, codec, V or β, or differ from the preset in more than one factor."""
-    usual = load_scenario("femnist")
+    usual = load_scenario("femnist", ["control.form=paper"])
     own, preset = fixed_settings(family.scenario), fixed_settings(usual)
     keys = {factor.key for factor in FACTORS}
     free = {"federation.rounds", "device.cycles_per_sample"}
@@ -116,8 +116,7 @@ def _trained(family: Family) -> _Trained | None:
 
 def _value(scenario: Scenario, factor: Factor) -> Any:
     """A scenario's value of a factor. The rule for missed deadlines is the policy's own in every scenario."""
-    section, _, name = factor.key.partition(".")
-    return getattr(getattr(scenario, section), name) if name else factor.values[0]
+    return dict(dotted(scenario.model_dump())).get(factor.key, factor.values[0])
 
 
 def study_charts(studies: Sequence[Study], trained: Sequence[SavingRow], styles: Styles) -> list[Chart]:

@@ -178,9 +178,10 @@ def _files(chart: Chart) -> dict[str, bytes]:
 
 def _result_tables(family: Family) -> list[ResultTable]:
     tables = []
+    weight = "V =" if family.scenario.control.form == "paper" else "energy weight"
     for setting in family.comparisons():
         rows = {label: _result_row(family.of(setting, label)) for label in family.labels(setting)}
-        title = f"{family.title}, {setting.beta_label}, V = {setting.energy_weight:g}"
+        title = f"{family.title}, {setting.beta_label}, {weight} {setting.energy_weight:g}"
         tables.append(ResultTable(title, rows))
     return tables
 

@@ -43,7 +43,7 @@ def provenance(family: Family) -> Provenance:
         differences=_differences(family),
         runs=[
             f"{run_name(run)}: {run.policy}, {run.codec}, β {setting_of(run).beta:g}, "
-            f"V {setting_of(run).energy_weight:g}, seed {run.seed}"
+            f"{run.scenario.weight_label}, seed {run.seed}"
             for run in sorted(family.records, key=lambda run: (setting_of(run), run.policy, run.seed))
         ],
         settings=scenario_to_toml(first.scenario),
