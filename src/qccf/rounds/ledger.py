@@ -20,8 +20,9 @@ STATISTICS = {
     "weight_range": "weight_ranges",
     "error_scale": "error_scales",
     "upload_bits": "upload_bits",
+    "upload_errors": "upload_errors",
 }
-"""Columns of the statistics table and the fields of `Statistics` that they hold. `upload_bits` has a row of sizes."""
+"""Columns of the statistics table and the fields of `Statistics` that they hold. The last two have one value per q."""
 
 
 class Ledger:
