@@ -62,5 +62,10 @@ def expected_errors(statistics: Statistics, constants: Constants) -> FloatArray:
     """Expected squared error of an upload [client, q - 1]: the codec's own where it is known, else the bound."""
     if statistics.upload_errors is not None:
         return statistics.upload_errors
+    return error_bound_table(error_scales(statistics, constants)[:, None])
+
+
+def error_bound_table(error_scale: Any) -> FloatArray:
+    """c/(2^q - 1)² for q = 1 … MAX_NUM_BITS, along the last axis."""
     levels = np.exp2(np.arange(1, MAX_NUM_BITS + 1, dtype=float)) - 1.0
-    return error_scales(statistics, constants)[:, None] / np.square(levels)
+    return np.asarray(error_scale / np.square(levels))

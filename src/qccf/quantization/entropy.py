@@ -29,6 +29,7 @@ from qccf.quantization.uniform import (
     checked_input,
     checked_num_bits,
     checked_total,
+    rounding_errors,
 )
 
 MEANS_PER_SCALE = 64.0
@@ -63,7 +64,7 @@ class EntropyCodec(BlockedCodec):
         bits, lengths = np.zeros((2, MAX_NUM_BITS))
         kernels.expected_bits(counts, sums, MAX_NUM_BITS, np.zeros(max_symbols(MAX_NUM_BITS)), bits, lengths)
         bits += 8 * (4 * self.num_ranges + COUNTS.size + lengths) + WORD_BITS
-        return Forecast(0.25 * float(np.diff(self.bounds) @ np.square(scales, dtype=np.float64)), bits)
+        return Forecast(self._error_scale(scales), bits, rounding_errors(values, self.bounds, scales))
 
     def encode(self, vector: Vector, num_bits: int, key: int) -> bytes:
         from qccf.quantization import entropy_kernels as kernels

@@ -92,6 +92,29 @@ def largest_bits(value_bits: Any, bounds: Any, largest: Any) -> None:
 
 
 @numba.njit(nogil=True, cache=True)
+def rounding_variances(values: Any, bounds: Any, scales: Any, levels: Any, variances: Any) -> None:
+    """Add to `variances`, for each number of levels, Σ scale²·f(1 - f) over all values.
+
+    f is the fraction of a step by which a magnitude lies above the next lower knob. The inner loop runs over the
+    levels, so that it uses SIMD without changing the order of any sum: every machine gets the same result.
+    """
+    sums = np.zeros(len(levels), dtype=f64)
+    for block in range(len(bounds) - 1):
+        scale = f64(scales[block])
+        if scale == 0.0:
+            continue
+        sums[:] = 0.0
+        for i in range(bounds[block], bounds[block + 1]):
+            ratio = f64(abs(values[i])) / scale
+            for level in range(len(levels)):
+                exact = ratio * levels[level]
+                fraction = exact - np.floor(exact)
+                sums[level] += fraction - fraction * fraction
+        for level in range(len(levels)):
+            variances[level] += scale * scale * sums[level]
+
+
+@numba.njit(nogil=True, cache=True)
 def _round_narrow(values: Any, value_bits: Any, first: Any, num_bits: Any, scale: Any, key: Any, fields: Any) -> None:
     low, high = key
     fraction, top = u32(31 - num_bits), i32(((1 << num_bits) - 1) << (31 - num_bits))

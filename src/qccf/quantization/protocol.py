@@ -17,11 +17,13 @@ class Forecast:
     """Expected error and size of an upload of a similar vector.
 
     ``error_scale`` is c: with q bits the expected squared error is at most c/(2^q - 1)². ``bits`` are the expected
-    payload bits for q = 1 … MAX_NUM_BITS, or None for an affine codec, whose size is known exactly.
+    payload bits for q = 1 … MAX_NUM_BITS, or None for an affine codec, whose size is known exactly. ``errors`` are the
+    expected squared errors themselves for the same q, never rising, or None where only the bound is known.
     """
 
     error_scale: float
     bits: FloatArray | None
+    errors: FloatArray | None = None
 
 
 class Codec(Protocol):

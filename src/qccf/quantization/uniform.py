@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.core.contracts import MAX_NUM_BITS, IntArray
+from qccf.core.contracts import MAX_NUM_BITS, FloatArray, IntArray
 from qccf.core.errors import ConfigError, DivergedError
 from qccf.quantization import wire
 from qccf.quantization.costs import RANGE_BITS
@@ -64,6 +64,20 @@ def block_ranges(values: Vector, bounds: IntArray) -> NDArray[np.float32]:
     return largest.view(np.float32)
 
 
+def rounding_errors(values: Vector, bounds: IntArray, scales: NDArray[np.float32]) -> FloatArray:
+    """Expected squared error of stochastic rounding for q = 1 … MAX_NUM_BITS; each block has 2^q - 1 steps per scale.
+
+    A value between two knobs, at the fraction f of the step, has the variance step²·f(1 - f). More bits may be worse
+    for a vector whose values lie on few knobs. Fewer bits are then better and cheaper, so the table does not rise.
+    """
+    from qccf.quantization import kernels
+
+    levels = np.exp2(np.arange(1, MAX_NUM_BITS + 1, dtype=np.float64)) - 1.0
+    variances = np.zeros(MAX_NUM_BITS)
+    kernels.rounding_variances(values, bounds, scales, levels, variances)
+    return np.asarray(np.minimum.accumulate(variances / np.square(levels)))
+
+
 class BlockedCodec:
     """The common part of codecs with one range or scale per block."""
 
@@ -84,6 +98,10 @@ class BlockedCodec:
         self.bits_per_index = float(num_parameters)
         self.overhead_bits = float(num_parameters + RANGE_BITS * self.num_ranges)
 
+    def _error_scale(self, scales: NDArray[np.float32]) -> float:
+        """c: no value errs by more than step²/4 on average. Paper: Lemma 1."""
+        return 0.25 * float(np.diff(self.bounds) @ np.square(scales, dtype=np.float64))
+
 
 class UniformCodec(BlockedCodec):
     """The paper's quantizer, with one range per block."""
@@ -91,8 +109,9 @@ class UniformCodec(BlockedCodec):
     affine = True
 
     def forecast(self, vector: Vector) -> Forecast:
-        ranges = block_ranges(checked_input(vector, self.num_parameters), self.bounds)
-        return Forecast(0.25 * float(np.diff(self.bounds) @ np.square(ranges, dtype=np.float64)), None)
+        values = checked_input(vector, self.num_parameters)
+        ranges = block_ranges(values, self.bounds)
+        return Forecast(self._error_scale(ranges), None, rounding_errors(values, self.bounds, ranges))
 
     def encode(self, vector: Vector, num_bits: int, key: int) -> bytes:
         from qccf.quantization import kernels

@@ -54,7 +54,8 @@ def _upload(after: Statistics, losses: FloatArray, client: int) -> Upload:
     forecast = None
     if after.error_scales is not None:
         sizes = None if after.upload_bits is None else after.upload_bits[client]
-        forecast = Forecast(float(after.error_scales[client]), sizes)
+        errors = None if after.upload_errors is None else after.upload_errors[client]
+        forecast = Forecast(float(after.error_scales[client]), sizes, errors)
     return Upload(None, np.nan, statistics, forecast)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from qccf.core.contracts import MAX_NUM_BITS, Decision, FloatArray, Statistics
 from qccf.core.streams import key
 from qccf.learning.results import Flat, LocalResult, LocalStatistics
-from qccf.quantization.costs import raw_payload_bits
+from qccf.quantization.costs import error_bound_table, raw_payload_bits
 from qccf.quantization.protocol import Codec, Forecast
 
 RAW = 0
@@ -92,7 +92,7 @@ def blank_statistics(dataset_sizes: FloatArray, codec: Codec) -> Statistics:
     count = len(dataset_sizes)
     norms_sq, variances, ranges, scales = (np.zeros(count) for _ in range(4))
     sizes = None if codec.affine else np.zeros((count, MAX_NUM_BITS))
-    return Statistics(dataset_sizes, norms_sq, variances, ranges, scales, sizes)
+    return Statistics(dataset_sizes, norms_sq, variances, ranges, scales, sizes, np.zeros((count, MAX_NUM_BITS)))
 
 
 def updated_statistics(
@@ -104,12 +104,14 @@ def updated_statistics(
     """The statistics with the clients' reports; a client without one keeps its last values.
 
     A forecast may come alone: it is sent ahead of its payload, so that a client whose upload was too large is not given
-    the same bits again. Forecast sizes get the margin, and never fall as bits are added.
+    the same bits again. Forecast sizes get the margin, and never fall as bits are added. Forecast errors never rise; a
+    codec that does not know them gives the bound.
     """
     norms_sq, variances = known.gradient_norms_sq.copy(), known.gradient_variances.copy()
     ranges = known.weight_ranges.copy()
     scales = None if known.error_scales is None else known.error_scales.copy()
     sizes = None if known.upload_bits is None else known.upload_bits.copy()
+    errors = None if known.upload_errors is None else known.upload_errors.copy()
     for client, (statistics, forecast) in reports.items():
         if statistics is not None:
             norms_sq[client] = statistics.gradient_norm_sq
@@ -119,4 +121,7 @@ def updated_statistics(
             scales[client] = forecast.error_scale
         if forecast is not None and forecast.bits is not None and sizes is not None:
             sizes[client] = np.maximum.accumulate(forecast.bits) * (1.0 + safety_margin)
-    return Statistics(known.dataset_sizes, norms_sq, variances, ranges, scales, sizes)
+        if forecast is not None and errors is not None:
+            own = error_bound_table(forecast.error_scale) if forecast.errors is None else forecast.errors
+            errors[client] = np.minimum.accumulate(own)
+    return Statistics(known.dataset_sizes, norms_sq, variances, ranges, scales, sizes, errors)

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from qccf.control import bound
 from qccf.control.problem import RoundProblem
-from qccf.core.contracts import Constants, Decision, Observation, Statistics
+from qccf.core.contracts import MAX_NUM_BITS, Constants, Decision, FloatArray, Observation, Statistics
 from qccf.core.errors import ConfigError, ProblemError
 from qccf.devices.cost import settle
 
@@ -23,6 +24,7 @@ PER_CLIENT = {
     "gradient_variances": (0.0, 1e12),
     "weight_ranges": (0.0, 1e9),
 }
+ERRORS = (0.0, 1e31)
 CONSTANTS = {
     "num_parameters": (1, 1e13),
     "deadline_s": (1e-9, 1e9),
@@ -44,6 +46,7 @@ LIMITS = {
     "rates_bps": RATES,
     "participation_queue": QUEUES,
     "quantization_queue": QUEUES,
+    "upload_errors": ERRORS,
     **PER_CLIENT,
     **{f"constants.{name}": limits for name, limits in CONSTANTS.items()},
 }
@@ -71,6 +74,11 @@ _Problem = _model(
     quantization_queue=_number(QUEUES),
     constants=_ProblemConstants,
 )
+NEEDED = tuple(_Problem.model_fields)
+
+
+class _ProblemWithErrors(_Problem):  # type: ignore[misc, valid-type]
+    upload_errors: list[list[_number(ERRORS)]] | None = None  # type: ignore[valid-type]
 
 
 def read_problem(path: str) -> tuple[RoundProblem, list[str]]:
@@ -91,7 +99,7 @@ def read_problem(path: str) -> tuple[RoundProblem, list[str]]:
 def parse_problem(tree: Any) -> RoundProblem:
     """Check every rule of the format and build the problem."""
     try:
-        problem: Any = _Problem.model_validate(tree)
+        problem: Any = _ProblemWithErrors.model_validate(tree)
     except ValidationError as error:
         raise ProblemError(_sentence(error)) from None
     _check_shapes(problem)
@@ -103,6 +111,8 @@ def parse_problem(tree: Any) -> RoundProblem:
     constants = Constants(**values)
     _check_constants(constants)
     statistics = Statistics(**{name: np.array(getattr(problem, name), dtype=float) for name in PER_CLIENT})
+    if problem.upload_errors is not None:
+        statistics = replace(statistics, upload_errors=_error_table(problem.upload_errors, statistics.num_clients))
     observation = Observation(np.array(problem.rates_bps, dtype=float), statistics)
     return RoundProblem(observation, constants, problem.participation_queue, problem.quantization_queue)
 
@@ -126,7 +136,7 @@ def decision_to_json(problem: RoundProblem, decision: Decision) -> dict[str, Any
 
 def _unknown_keys(tree: dict[str, Any]) -> list[str]:
     inner = sorted(f"constants.{key}" for key in tree["constants"].keys() - CONSTANTS.keys())
-    return sorted(tree.keys() - _Problem.model_fields.keys()) + inner
+    return sorted(tree.keys() - _ProblemWithErrors.model_fields.keys()) + inner
 
 
 def _check_shapes(problem: Any) -> None:
@@ -148,6 +158,26 @@ def _check_shapes(problem: Any) -> None:
                 f"{name} has {len(getattr(problem, name))} entries, but rates_bps has {count} clients: give one for "
                 "each."
             )
+
+
+def _error_table(rows: list[list[float]], num_clients: int) -> FloatArray:
+    """The expected errors [client, q - 1]."""
+    if len(rows) != num_clients:
+        raise ProblemError(
+            f"upload_errors has {len(rows)} entries, but rates_bps has {num_clients} clients: give one list for each."
+        )
+    for index, row in enumerate(rows):
+        if len(row) != MAX_NUM_BITS:
+            raise ProblemError(
+                f"upload_errors[{index}] has {len(row)} entries: give one error for each of 1 to {MAX_NUM_BITS} bits."
+            )
+        rise = next((q for q in range(1, MAX_NUM_BITS) if row[q] > row[q - 1]), None)
+        if rise is not None:
+            raise ProblemError(
+                f"upload_errors[{index}][{rise}] = {row[rise]:g} is above the error {row[rise - 1]:g} with one bit "
+                "less: errors must not rise with the bits."
+            )
+    return np.array(rows, dtype=float)
 
 
 def _check_constants(constants: Constants) -> None:
@@ -178,17 +208,18 @@ def _sentence(error: ValidationError) -> str:
     if missing:
         inner = len(missing[0]["loc"]) > 1
         names = ", ".join(str(e["loc"][-1]) for e in missing if (len(e["loc"]) > 1) == inner)
-        wanted = ", ".join(CONSTANTS if inner else _Problem.model_fields)
+        wanted = ", ".join(CONSTANTS if inner else NEEDED)
         return f"{'constants' if inner else 'the problem'} lacks {names}: it needs {wanted}."
     first = errors[0]
     indexes = "".join(f"[{part}]" for part in first["loc"] if isinstance(part, int))
     key = ".".join(part for part in first["loc"] if isinstance(part, str))
     kind, value = first["type"], first["input"]
     if kind == "model_type":
-        keys = ", ".join(CONSTANTS if key else _Problem.model_fields)
+        keys = ", ".join(CONSTANTS if key else NEEDED)
         return f"{key or 'a problem'} is {'not an object' if key else 'a JSON object'} with the keys {keys}."
-    if kind == "list_type" and key == "rates_bps":
-        return "rates_bps is not a list with one list of channel rates for each client."
+    if kind == "list_type" and key in ("rates_bps", "upload_errors"):
+        inner_values = "channel rates" if key == "rates_bps" else "errors"
+        return f"{key} is not a list with one list of {inner_values} for each client."
     if kind == "list_type":
         return f"{key} = {_shown(value)} is not a list with one number for each client."
     if kind in ("greater_than_equal", "less_than_equal"):

@@ -14,7 +14,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from qccf.core.contracts import MAX_NUM_BITS, FloatArray
 from qccf.core.errors import InstructionError, PayloadError, ReplyError
 from qccf.learning.results import Flat, LocalStatistics
-from qccf.quantization.costs import raw_payload_bits
+from qccf.quantization.costs import error_bound_table, raw_payload_bits
 from qccf.quantization.protocol import Codec, Forecast
 from qccf.rounds.uplink import RAW, Upload
 
@@ -29,6 +29,9 @@ PAYLOAD_STYPE = "qccf/1"
 
 SPARE_BYTES = 65536
 """The limit of an upload is twice the size of the model's 32-bit weights plus this; no codec needs more."""
+
+ROUNDING = 1e-6
+"""An expected error may exceed its bound by this share, because both are sums of rounded numbers."""
 
 MOST = float(np.finfo(np.float32).max)
 """The largest statistic of a float32 model; values computed from several of this size are still finite."""
@@ -90,6 +93,8 @@ def upload_content(instruction: Instruction, upload: Upload, num_examples: int) 
         metrics["error-scale"] = upload.forecast.error_scale
         if upload.forecast.bits is not None:
             metrics["forecast-bits"] = upload.forecast.bits.tolist()
+        if upload.forecast.errors is not None:
+            metrics["forecast-errors"] = upload.forecast.errors.tolist()
     content = RecordDict({REPLY: MetricRecord(metrics)})
     if instruction.act == "train":
         payload = upload.payload
@@ -132,7 +137,8 @@ def read_reply(
         vector = _raw_weights(_payload(reply, num_parameters), num_parameters)
         return Upload(vector, raw_payload_bits(num_parameters), statistics, None), num_examples
     sizes = None if codec.affine else _forecast_bits(metrics, 8.0 * _most_bytes(num_parameters))
-    forecast = Forecast(_number(metrics, "error-scale"), sizes)
+    error_scale = _number(metrics, "error-scale")
+    forecast = Forecast(error_scale, sizes, _forecast_errors(metrics, error_scale))
     if instruction.act == "probe":
         return Upload(b"", 0.0, statistics, forecast), num_examples
     payload = _payload(reply, num_parameters)
@@ -196,6 +202,21 @@ def _forecast_bits(metrics: MetricRecord, most: float) -> FloatArray:
     if sizes.shape != (MAX_NUM_BITS,) or not ((sizes > 0.0) & (sizes <= most)).all():
         raise ReplyError(f"forecast-bits must be {MAX_NUM_BITS} sizes above 0 and up to {most:g}.")
     return sizes
+
+
+def _forecast_errors(metrics: MetricRecord, error_scale: float) -> FloatArray | None:
+    """The expected errors, which the bound of the same reply limits; None where the codec does not know them."""
+    value = metrics.get("forecast-errors")
+    if value is None:
+        return None
+    found = np.asarray(value if isinstance(value, list) else [], dtype=np.float64)
+    most = (1.0 + ROUNDING) * error_bound_table(error_scale)
+    if found.shape != (MAX_NUM_BITS,) or not ((found >= 0.0) & (found <= most)).all():  # also refuses NaN
+        raise ReplyError(
+            f"forecast-errors must be {MAX_NUM_BITS} errors from 0 to error-scale/(2^q - 1)², with error-scale = "
+            f"{error_scale:g}."
+        )
+    return found
 
 
 def last_line(text: str | None) -> str:
