@@ -18,9 +18,10 @@ class HalfFloats:
         self.bits_per_index, self.overhead_bits = 0.0, 16.0 * num_parameters
 
     def forecast(self, vector):
-        """At most half a unit in the last of 11 places, and c/(2^q - 1)² must bound that for every q up to 32."""
-        error = float(np.square(vector.astype(np.float64) * 2.0**-11 + 2.0**-25).sum())
-        return Forecast(error * (2.0**MAX_NUM_BITS - 1.0) ** 2, np.full(MAX_NUM_BITS, 16.0 * self.num_parameters))
+        """The error is the same for every q, and c/(2^q - 1)² must bound it for every q up to 32."""
+        error = float(np.square(vector - vector.astype(np.float16), dtype=np.float64).sum())
+        sizes, errors = np.full(MAX_NUM_BITS, 16.0 * self.num_parameters), np.full(MAX_NUM_BITS, error)
+        return Forecast(error * (2.0**MAX_NUM_BITS - 1.0) ** 2, sizes, errors)
 
     def encode(self, vector, num_bits, key):
         return vector.astype("<f2").tobytes()

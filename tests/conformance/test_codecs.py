@@ -5,8 +5,10 @@ import pytest
 
 from qccf.core.contracts import MAX_NUM_BITS
 from qccf.core.errors import PayloadError
+from qccf.quantization.costs import error_bound_table
 from qccf.quantization.protocol import Codec, Forecast, Vector
 from qccf.quantization.registry import CODECS, build_codec
+from qccf.quantization.uniform import BlockedCodec
 from support.vectors import layered_vector
 from tests.conformance.entries import entries
 
@@ -17,7 +19,7 @@ BITS = [1, 2, 4, 7, 12]
 
 
 class AsItIs:
-    """A user's codec: 32-bit floats whatever q, nothing else."""
+    """A user's codec: 32-bit floats whatever q, nothing else. It forecasts no errors, so the bound serves."""
 
     relative = False
     affine = True
@@ -46,7 +48,14 @@ class AsItIs:
         total += weight * self.decode(payload, num_bits)
 
 
-NAMES = entries(CODECS, "tests.conformance.test_codecs:AsItIs")
+class KnownErrors(AsItIs):
+    """A user's codec that forecasts its errors."""
+
+    def forecast(self, vector: Vector) -> Forecast:
+        return Forecast(0.0, None, np.zeros(MAX_NUM_BITS))
+
+
+NAMES = entries(CODECS, "tests.conformance.test_codecs:AsItIs", "tests.conformance.test_codecs:KnownErrors")
 
 
 @pytest.fixture(params=NAMES)
@@ -79,6 +88,31 @@ def test_squared_error_is_below_the_bound_on_average(codec: Codec, num_bits: int
     bound = codec.forecast(vector).error_scale / (2.0**num_bits - 1.0) ** 2
     assert squared.mean() <= bound
     assert bound == 0.0 or squared.mean() >= 0.01 * bound, "a bound that says nothing"
+
+
+def test_forecast_errors_have_one_entry_per_q_and_never_rise(codec: Codec) -> None:
+    forecast = codec.forecast(layered_vector(LAYERS))
+    if forecast.errors is None:
+        assert not isinstance(codec, BlockedCodec), "only a user's codec need not know them"
+        return
+    assert forecast.errors.shape == (MAX_NUM_BITS,)
+    assert np.isfinite(forecast.errors).all()
+    assert (forecast.errors >= 0.0).all()
+    assert (np.diff(forecast.errors) <= 0.0).all()
+    assert (forecast.errors <= (1.0 + 1e-9) * error_bound_table(forecast.error_scale)).all()
+
+
+@pytest.mark.parametrize("num_bits", [1, 2, 3, 4, 7, 12, 16])
+def test_forecast_errors_are_what_many_uploads_have(codec: Codec, num_bits: int) -> None:
+    """Within five standard errors. Decoded values are float32, which is far below a step up to about 20 bits."""
+    vector = layered_vector(LAYERS)
+    forecast = codec.forecast(vector).errors
+    if forecast is None:
+        return
+    squared = ((drawn(codec, vector, num_bits, 600) - vector) ** 2).sum(axis=1)
+    tolerance = 5.0 * squared.std() / np.sqrt(len(squared))
+    assert abs(squared.mean() - forecast[num_bits - 1]) <= tolerance + 1e-4 * forecast[num_bits - 1]
+    assert tolerance <= 0.2 * squared.mean(), "too few draws to tell"
 
 
 @pytest.mark.parametrize("num_bits", [1, 2, 3, 4, 5, 8, 16, 17, 31, 32])
@@ -131,7 +165,9 @@ def test_zeros_stay_zeros_and_cost_nothing_in_error(codec: Codec) -> None:
     zeros = np.zeros(COUNT, dtype=np.float32)
     for num_bits in (1, 5, 32):
         assert not codec.decode(codec.encode(zeros, num_bits, 3), num_bits).any()
-    assert codec.forecast(zeros).error_scale == 0.0
+    forecast = codec.forecast(zeros)
+    assert forecast.error_scale == 0.0
+    assert forecast.errors is None or not forecast.errors.any()
 
 
 @pytest.mark.parametrize("name", NAMES)

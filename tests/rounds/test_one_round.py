@@ -36,6 +36,10 @@ def test_a_plan_from_a_recorded_run_decides_as_training_did(solver: str, codec: 
     (planned,) = plan(scenario, ["qccf"], 1, statistics_from=recorded)
     assert len(set(trained.by_round("num_bits").ravel())) > 1, "the decisions must have something to differ in"
     assert_same_decisions(planned, trained)
+    errors = trained.statistics_columns["upload_errors"]
+    assert errors.shape == (8 * 5, 32)
+    assert (errors[:, 0] > errors[:, 7]).all(), "also before the first round, from the probe"
+    np.testing.assert_array_equal(planned.statistics_columns["upload_errors"], errors)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

@@ -1,5 +1,7 @@
 """What goes up and what becomes of it: by hand, with every kind of codec."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -92,3 +94,30 @@ def test_what_is_heard_replaces_what_was_known_and_sizes_never_fall() -> None:
     assert alone.error_scales.tolist() == [0.0, 7.0]
     again = uplink.updated_statistics(after, {1: (REPORT, None)}, safety_margin=0.1)
     assert again.error_scales.tolist() == [0.0, 7.0], "a raw upload forecasts nothing"
+
+
+@pytest.mark.parametrize("name", ["model", "update+entropy"])
+def test_forecast_errors_never_rise_and_are_the_bound_where_the_codec_knows_none(name: str) -> None:
+    known = uplink.blank_statistics(np.array([10.0, 20.0]), build_codec(name, 2, [2]))
+    assert known.upload_errors.shape == (2, MAX_NUM_BITS)
+    assert not known.upload_errors.any()
+    errors = np.linspace(32.0, 1.0, MAX_NUM_BITS)
+    errors[2] = 31.5
+    after = uplink.updated_statistics(known, {1: (None, Forecast(70.0, None, errors))}, safety_margin=0.1)
+    assert after.upload_errors[1, :4].tolist() == [32.0, 31.0, 31.0, 29.0], "and no margin is added"
+    assert not after.upload_errors[0].any()
+    assert not known.upload_errors.any(), "what was known before stays as it was"
+    kept = uplink.updated_statistics(after, {1: (REPORT, None)}, safety_margin=0.1)
+    np.testing.assert_array_equal(kept.upload_errors, after.upload_errors)
+    bound = uplink.updated_statistics(after, {1: (None, Forecast(9.0, None))}, safety_margin=0.1)
+    np.testing.assert_allclose(bound.upload_errors[1, :3], [9.0, 1.0, 9.0 / 49.0])
+    unknown = replace(known, upload_errors=None)
+    assert uplink.updated_statistics(unknown, {1: (None, Forecast(9.0, None))}, safety_margin=0.1).upload_errors is None
+
+
+def test_an_upload_carries_the_errors_of_its_vector() -> None:
+    """The update (4, 1) with one bit: 1 is a quarter of the way to the knob at 4, and 16·(1/4)(3/4) = 3."""
+    codec = build_codec("update", 2, [2])
+    result = LocalResult(PREVIOUS + np.array([4.0, 1.0], dtype=np.float32), REPORT)
+    upload = uplink.encode(codec, result, PREVIOUS, 1, client=0, round_index=0, seed=0)
+    assert upload.forecast.errors[0] == pytest.approx(3.0)

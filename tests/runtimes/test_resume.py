@@ -38,6 +38,8 @@ def run_to_the_end(policy: str, out: Path | None = None, *overrides: str) -> Run
 def assert_same(first: Run, second: Run) -> None:
     pd.testing.assert_frame_equal(first.rounds, second.rounds, check_exact=True)
     pd.testing.assert_frame_equal(first.clients, second.clients, check_exact=True)
+    for name, column in first.statistics_columns.items():
+        np.testing.assert_array_equal(column, second.statistics_columns[name], err_msg=name)
     assert first.weights.tobytes() == second.weights.tobytes()
     assert first.summary == second.summary
 

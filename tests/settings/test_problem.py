@@ -50,6 +50,21 @@ def test_reading_is_the_inverse_of_writing() -> None:
     assert as_json(back) == as_json(problem)
 
 
+def falling(num_clients: int) -> list[list[float]]:
+    return [[float(client + 1) / q for q in range(1, 33)] for client in range(num_clients)]
+
+
+def test_a_table_of_errors_may_be_given(tree: dict, tmp_path: Path, capsys) -> None:
+    assert parse_problem(tree).observation.statistics.upload_errors is None
+    assert parse_problem({**tree, "upload_errors": None}).observation.statistics.upload_errors is None
+    given = {**tree, "upload_errors": falling(4)}
+    np.testing.assert_array_equal(parse_problem(given).observation.statistics.upload_errors, falling(4))
+    path = tmp_path / "problem.json"
+    path.write_text(json.dumps(given))
+    assert main(["decide", str(path), "--json"]) == 0
+    assert capsys.readouterr().err == "", "it is no unknown key"
+
+
 @pytest.mark.parametrize("solver", ["assignment", "genetic", "exhaustive"])
 @pytest.mark.parametrize("inner", ["exact", "closed-form", "printed"])
 def test_decide_prints_the_decision(tree: dict, tmp_path: Path, capsys, solver: str, inner: str) -> None:
@@ -124,6 +139,14 @@ BREAKAGES = [
     (["participation_queue"], 1e308, "participation_queue = 1e+308 is out of range"),
     (["constants", "frequency_max_hz"], 1e300, "constants.frequency_max_hz = 1e+300 is out of range"),
     (["constants", "smoothness"], 1.2, "constants.smoothness = 1.2 makes 2η²τ²L²"),
+    (["upload_errors"], 3, "upload_errors is not a list with one list of errors for each client"),
+    (["upload_errors"], [1.0] * 4, "upload_errors is not a list with one list of errors for each client"),
+    (["upload_errors"], [[1.0] * 32] * 3, "upload_errors has 3 entries, but rates_bps has 4 clients"),
+    (["upload_errors"], [[1.0] * 31] * 4, "upload_errors[0] has 31 entries: give one error for each of 1 to 32 bits"),
+    (["upload_errors"], [[1.0] * 32] * 3 + [[-1.0] * 32], "upload_errors[3][0] = -1 is out of range"),
+    (["upload_errors"], [[1e40] * 32] * 4, "upload_errors[0][0] = 1e+40 is out of range: it must be from 0 to 1e+31"),
+    (["upload_errors"], [[float("nan")] * 32] * 4, "upload_errors[0][0] = nan is not finite"),
+    (["upload_errors"], [[1.0] * 31 + [2.0]] * 4, "upload_errors[0][31] = 2 is above the error 1 with one bit less"),
 ]
 
 

@@ -68,6 +68,12 @@ BAD_REPLIES = {
     "no sample": (_with_report(**{"num-examples": 0}), "num-examples = 0"),
     "forecast": (_with_report(**{"forecast-bits": [1.0, 2.0]}), "forecast-bits must be 32"),
     "endless forecast": (_with_report(**{"forecast-bits": [float("inf")] * 32}), "forecast-bits must be 32"),
+    "few errors": (_with_report(**{"forecast-errors": [0.0] * 31}), "forecast-errors must be 32"),
+    "error as a number": (_with_report(**{"forecast-errors": 0.0}), "forecast-errors must be 32"),
+    "NaN error": (_with_report(**{"forecast-errors": [float("nan")] * 32}), "forecast-errors must be 32"),
+    "negative error": (_with_report(**{"forecast-errors": [0.0] * 31 + [-1e-9]}), "forecast-errors must be 32"),
+    "huge error": (_with_report(**{"forecast-errors": [1e9] + [0.0] * 31}), "from 0 to error-scale/(2^q - 1)²"),
+    "error above its bound": (_with_report(**{"error-scale": 9.0, "forecast-errors": [1.1] * 32}), "error-scale = 9."),
     "no report": (_without(REPLY), "is the mod `quantize`"),
     "no payload": (_without(UPLOAD), "has no payload"),
     "error": (_error, "MemoryError: none left"),
@@ -152,7 +158,8 @@ def test_a_reply_that_hangs_or_cannot_be_read_costs_nobody_elses(caplog: pytest.
 
 def test_the_largest_statistics_that_are_let_through_do_no_harm() -> None:
     most = {"gradient-norm-sq": MOST, "gradient-variance": MOST, "weight-range": MOST, "loss": MOST}
-    strategy, grid = federation(_with_report(**most))
+    errors = {"error-scale": MOST, "forecast-errors": [MOST / (2.0**q - 1.0) ** 2 for q in range(1, 33)]}
+    strategy, grid = federation(_with_report(**most, **errors))
     strategy.start(grid, first_arrays(), num_rounds=ROUNDS, timeout=1)
     assert strategy.ledger.tables()["rounds"]["arrived"].tolist()[0] == 5
     assert np.isfinite(strategy.weights).all()
