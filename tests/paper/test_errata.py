@@ -8,10 +8,14 @@ import pytest
 from qccf.control.bits_closed_form import Prices, marginal_gain, relaxed_optimum, terms, unconstrained_bits
 from qccf.control.bits_exact import ExactPairs
 from qccf.control.bits_printed import PrintedPairs, printed_optimum
+from qccf.control.bound import require_valid_bound
 from qccf.control.channels_genetic import GeneticSettings
 from qccf.control.problem import RoundProblem, objective
 from qccf.control.solve import solve_round
+from qccf.core.streams import key
+from qccf.quantization.registry import build_codec
 from support.problems import random_problem, typical_problem
+from support.vectors import layered_vector
 
 
 def sampled(below: float = 0.0):
@@ -183,6 +187,66 @@ def test_E10_bits_fall_with_data_only_where_the_deadline_binds(case: int, falls:
         steps = np.diff(bits)
         assert (steps < 0).all() if falls else (steps > 0).all()
         tested += 1
+
+
+def test_E11_the_printed_theorem_3_fails_at_the_optimum() -> None:
+    """One client, one exact update per round, F = L/2·|x - x*|², start at x*: every other term of the bound is 0.
+
+    Only quantization moves the model. F(ψ^{n+1,0}) - F(ψ^{n,τ}) is L/2·err on average and is multiplied by 2/η in the
+    sum over rounds, which the printed L/2 leaves out. With one bit and x* between the knobs 0 and 1, the model is half
+    a step away from x* after every round: |∇F|² is L²/4 per value, and the printed term only L/8.
+    """
+    smoothness, rate, rounds, count = 5.0, 0.1, 40, 100
+    require_valid_bound(learning_rate=rate, smoothness=smoothness, local_updates=1)
+    optimum = np.append(np.full(count, 0.5), 1.0)
+    codec = build_codec("model", len(optimum), [len(optimum)])
+    model = optimum.copy()
+    gradients_sq = errors = bounds = 0.0
+    for index in range(rounds):
+        gradients_sq += float(np.square(smoothness * (model - optimum)).sum())
+        trained = (model - rate * smoothness * (model - optimum)).astype(np.float32)
+        forecast = codec.forecast(trained)
+        errors += forecast.errors[0]
+        bounds += forecast.error_scale
+        model = codec.decode(codec.encode(trained, 1, key(0, "quantization", 0, index)), 1).astype(np.float64)
+    descent = 2.0 / rate * -0.5 * smoothness * float(np.square(model - optimum).sum())  # F(θ^0) is 0
+    printed, mended = 0.5 * smoothness, smoothness / rate
+    assert mended / printed == pytest.approx(20.0)
+    assert gradients_sq == pytest.approx((rounds - 1) * count * smoothness**2 / 4.0)
+    assert gradients_sq > 9.0 * printed * bounds > 9.0 * (descent + printed * bounds)
+    assert gradients_sq <= descent + mended * bounds
+    assert gradients_sq <= descent + mended * errors, "also with the error itself instead of its bound"
+    assert gradients_sq > 10.0 * printed * errors
+
+
+@pytest.mark.parametrize("name", ["model", "update+entropy"])
+@pytest.mark.parametrize("num_clients", [10, 50])
+def test_E12_the_aggregate_errs_by_the_squared_weights(name: str, num_clients: int) -> None:
+    """Clients round independently and without bias, so variances add up: Σ w²·err, not Σ w·err."""
+    num_bits, draws, layers = 4, 200, [100, 900]
+    rng = np.random.default_rng(12)
+    sizes = rng.uniform(800.0, 1600.0, num_clients)
+    weights = sizes / sizes.sum()
+    vectors = [layered_vector(layers, seed=client) for client in range(num_clients)]
+    codec = build_codec(name, sum(layers), layers)
+    forecasts = [codec.forecast(vector) for vector in vectors]
+    errors = np.array([forecast.errors[num_bits - 1] for forecast in forecasts])
+    bounds = np.array([forecast.error_scale for forecast in forecasts]) / (2.0**num_bits - 1.0) ** 2
+    measured = np.zeros(draws)
+    for draw in range(draws):
+        total = -np.tensordot(weights, np.array(vectors, dtype=np.float64), 1)
+        for client, vector in enumerate(vectors):
+            payload = codec.encode(vector, num_bits, key(0, "quantization", client, draw))
+            codec.accumulate(payload, num_bits, float(weights[client]), total)
+        measured[draw] = np.square(total).sum()
+    independent, printed = float(weights**2 @ errors), float(weights @ errors)
+    assert abs(measured.mean() - independent) < 5.0 * measured.std() / np.sqrt(draws)
+    assert measured.std() / np.sqrt(draws) < 0.02 * independent, "enough draws to tell"
+    assert printed > 0.8 * num_clients * measured.mean(), "the printed sum is about U times too large"
+    assert weights @ bounds > 1.3 * printed, "and the bound of Lemma 1 comes on top"
+    # E11 and E12 together, at η = 0.1: twice the printed term for 10 clients, 0.4 of it for 50
+    together = (independent / 0.1) / (0.5 * printed)
+    assert together == pytest.approx(20.0 / num_clients, rel=0.15)
 
 
 def test_remark_1_bits_rise_with_the_queue() -> None:
