@@ -36,12 +36,15 @@ from qccf.devices.cost import slowest_frequency_hz, training_cycles
 from qccf.quantization.costs import expected_errors, most_bits, payload_bits
 from qccf.rounds.setup import build_rules, scenario_codec
 from qccf.runtimes.planner import run_rounds
-from qccf.settings.schema import Scenario
 from support.scenario_bank import BankScenario, BankSource, named_scenarios, scenarios
 
 QCCF = "qccf"
 BASELINES = ("same-size", "channel-allocate", "principle", "no-quantization")
-LOOSER = (2.0, 5.0)
+LOOSER_FACTORS = (2.0, 5.0)
+LOOSER_KNOBS = {
+    "scale-free": ("slack", "energy_weight"),
+    "paper": ("paper.quantization_budget", "paper.energy_weight"),
+}
 DEFAULT_SLACK = 2.0
 """The slack by which a policy without targets of its own is measured."""
 
@@ -190,25 +193,19 @@ def play(one: BankScenario, policy: str, changes: Mapping[str, Any]) -> dict[str
     return recorder.metrics()
 
 
-def control_keys() -> set[str]:
-    return set(Scenario.model_fields["control"].annotation.model_fields)  # type: ignore[union-attr]
-
-
 def planned_runs(
     form: str, knobs: Mapping[str, Any], parts: Sequence[str]
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Label, policy and settings of each run of a scenario; looser budgets multiply the value of their knob."""
-    keys = control_keys()
-    base = ({"control.form": form} if "form" in keys else {}) | dict(knobs)
+    """Label, policy and settings of each run of a scenario; a looser budget has the factor as its value."""
+    base = {"control.form": form, **knobs}
     if "qccf" in parts:
         yield QCCF, QCCF, base
     if "baselines" in parts:
         for name in BASELINES:
             yield name, name, base
     if "looser" in parts:
-        scale_free = form == "scale-free" and "slack" in keys
-        for knob in ("slack" if scale_free else "quantization_budget", "energy_weight"):
-            for factor in LOOSER:
+        for knob in LOOSER_KNOBS[form]:
+            for factor in LOOSER_FACTORS:
                 yield f"{knob} × {factor:g}", QCCF, base | {f"control.{knob}": factor}
 
 
@@ -219,7 +216,10 @@ def multiplied(one: BankScenario, changes: Mapping[str, Any], label: str) -> dic
     knob, factor = label.split(" × ")
     path = f"control.{knob}"
     others = {key: value for key, value in changes.items() if key != path}
-    return {**others, path: float(factor) * getattr(one.scenario(others).control, knob)}
+    value: Any = one.scenario(others)
+    for name in path.split("."):
+        value = getattr(value, name)
+    return {**others, path: float(factor) * value}
 
 
 @cache
@@ -290,8 +290,10 @@ class Verdict:
 
 
 def verdicts(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Verdict]:
-    """The five criteria in one scenario, as far as the runs for them exist."""
+    """The five criteria in one scenario, as far as the runs for them exist; none where nobody is ever able."""
     ours = runs[QCCF]
+    if not ours["rounds_somebody_able"]:
+        return {}
     empty = ours["empty_though_able"]
     found = {
         "a": Verdict(empty == 0, empty, f"{empty} of {ours['rounds_somebody_able']} rounds empty though somebody able")
@@ -346,6 +348,8 @@ CRITERIA = {
 
 def show(results: Mapping[str, Mapping[str, Any]], show_all: bool) -> None:
     judged = {name: verdicts(result["runs"]) for name, result in results.items()}
+    never = sum(not found for found in judged.values())
+    print(f"{len(judged) - never} scenarios are judged; in {never} others nobody could upload in any round")
     print("\n| criterion | wanted | passed | share | worst | |")
     print("|---|---|---|---|---|---|")
     for key, (words, wanted, figure) in CRITERIA.items():
@@ -436,7 +440,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0, help="seed of the bank")
     parser.add_argument("--count", type=int, default=300, help="drawn scenarios; the named ones come on top")
-    parser.add_argument("--form", default="scale-free", help="control.form: scale-free or paper")
+    parser.add_argument("--form", default="scale-free", choices=tuple(LOOSER_KNOBS), help="control.form")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="one scenario; may be repeated")
     parser.add_argument("--parts", default="qccf,baselines,looser", help="which runs, separated by commas")

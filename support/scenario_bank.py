@@ -31,7 +31,7 @@ SAMPLE_SIZE = 16_384
 NUM_SHAPES = 4
 PATH_LOSSES = ("umi", "uma", "log-distance")
 BANDWIDTH_MAX_HZ = 1e9
-RATE_MAX_BPS = 5e9
+RATE_MIN_BPS, RATE_MAX_BPS = 1e5, 5e9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,7 +300,7 @@ def _draw(rng: np.random.Generator, number: int) -> BankScenario:
     while True:  # a model and a deadline whose rates exist
         num_parameters, deadline_s = round(_log_uniform(rng, 1e4, 1e8)), _log_uniform(rng, 0.01, 60.0)
         rate_bps = ease * bits_per_value * num_parameters / (deadline_s * (1.0 - compute_share))
-        if 1e4 <= rate_bps <= RATE_MAX_BPS:
+        if RATE_MIN_BPS <= rate_bps <= RATE_MAX_BPS:
             break
     epochs = int(rng.choice([1, 2, 5]))
     updates = epochs * int(rng.choice([1, 3, 10]))
