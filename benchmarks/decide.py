@@ -1,6 +1,6 @@
-"""Speed and quality of the solvers: absolute times, and ratios to the genetic algorithm in the same run.
+"""Speed and quality of decisions: both forms of the controller, and the solvers against the genetic algorithm.
 
-Run: python -m benchmarks.decide [--quick]
+Run: python -m benchmarks.decide [--quick] [--only-forms]
 """
 
 import argparse
@@ -12,10 +12,12 @@ import numpy as np
 
 from qccf.control.bits_exact import ExactPairs
 from qccf.control.channels_genetic import GeneticSettings, solve_genetic
-from qccf.control.problem import RoundProblem, objective
+from qccf.control.problem import Problem, objective
 from qccf.control.solve import solve_round
 from qccf.core.contracts import Decision
-from support.problems import random_problem, typical_problem
+from qccf.devices.cost import settle
+from qccf.policies.qccf import Qccf
+from support.problems import random_problem, typical_problem, typical_world
 
 
 def timed(decide: Callable[[], Decision], repeats: int) -> tuple[float, Decision]:
@@ -28,11 +30,42 @@ def timed(decide: Callable[[], Decision], repeats: int) -> tuple[float, Decision
     return float(np.median(times)), decision
 
 
-def gap_share(problem: RoundProblem, decision: Decision) -> float:
-    """The certified gap as a fraction of the gain over the empty round."""
+def gap_share(problem: Problem, decision: Decision) -> float:
+    """The certified gap as a fraction of what is at stake: the gain over the empty round, or energy and error."""
     assert decision.certificate is not None
-    gain = problem.empty_objective - decision.certificate.objective
-    return decision.certificate.gap / gain if gain > 0.0 else 0.0
+    value = decision.certificate.objective - problem.empty_objective
+    stake = problem.stake(value, np.flatnonzero(decision.participates))
+    return decision.certificate.gap / stake if stake > 0.0 else 0.0
+
+
+def forms(sizes: list[tuple[int, int, int]]) -> None:
+    """Whole decisions of each form in successive rounds of one cell. The first round is left out."""
+    print("| clients × channels | form | rounds | median time | longest | largest certified gap |")
+    print("|---|---|---|---|---|---|")
+    for clients, channels, rounds in sizes:
+        for form in ("paper", "scale-free"):
+            times, gaps = decided_rounds(clients, channels, form, rounds + 1)
+            median_ms, most_ms = float(np.median(times[1:])) * 1e3, max(times[1:]) * 1e3
+            print(
+                f"| {clients:,} × {channels} | {form} | {rounds} | {median_ms:,.1f} ms | {most_ms:,.1f} ms | "
+                f"{max(gaps[1:]):.1e} |",
+                flush=True,
+            )
+
+
+def decided_rounds(clients: int, channels: int, form: str, rounds: int) -> tuple[list[float], list[float]]:
+    """The time and the relative gap of each decision of a run."""
+    scenario, world, statistics = typical_world(clients, channels)
+    policy = Qccf(scenario.constants(), rounds=rounds, form=form)
+    state = policy.init(statistics)
+    times, gaps = [], []
+    for index in range(rounds):
+        observation = world.observe(index, statistics)
+        seconds, decision = timed(lambda s=state, o=observation: policy.decide(s, o, np.random.default_rng(0)), 1)
+        times.append(seconds)
+        gaps.append(gap_share(policy.form.problem(state, observation), decision))
+        state = policy.update(state, decision, settle(decision, observation, policy.constants))
+    return times, gaps
 
 
 def speed(sizes: list[tuple[int, int, int]]) -> None:
@@ -95,8 +128,14 @@ def quality(count: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes and few rounds, for CI")
-    quick = parser.parse_args().quick
+    parser.add_argument("--only-forms", action="store_true", help="only the table of both forms")
+    options = parser.parse_args()
+    quick = options.quick
     solve_round(typical_problem(10, 10))  # load all imports
+    forms([(10, 10, 5), (30, 10, 3)] if quick else [(10, 10, 100), (100, 50, 20), (1000, 100, 5), (10_000, 500, 2)])
+    if options.only_forms:
+        return
+    print()
     speed(
         [(10, 10, 20), (30, 10, 5)]
         if quick

@@ -6,8 +6,8 @@ import numpy as np
 
 from qccf.control.problem import RoundProblem
 from qccf.core.contracts import MAX_NUM_BITS, Constants, Observation, Statistics
-from qccf.rounds.world import build_world
-from qccf.settings.loading import load_scenario
+from qccf.rounds.world import World, build_world
+from qccf.settings.loading import Scenario, load_scenario
 
 CONSTANTS = Constants(
     num_parameters=246_590,
@@ -82,8 +82,8 @@ def coded_problem(problem: RoundProblem, rng: np.random.Generator, *, listed: bo
     return replace(problem, observation=replace(problem.observation, statistics=s), constants=c)
 
 
-def typical_problem(num_clients: int, num_channels: int, seed: int = 0) -> RoundProblem:
-    """A round of the `femnist` preset with other sizes. λ1 is high enough to make every channel worth using."""
+def typical_world(num_clients: int, num_channels: int, seed: int = 0) -> tuple[Scenario, World, Statistics]:
+    """The `femnist` preset with other sizes: its settings, its cell, and statistics of its clients."""
     scenario = load_scenario(
         "femnist",
         [
@@ -100,6 +100,12 @@ def typical_problem(num_clients: int, num_channels: int, seed: int = 0) -> Round
         gradient_variances=rng.lognormal(0.0, 0.3, num_clients),
         weight_ranges=rng.uniform(0.2, 0.6, num_clients),
     )
+    return scenario, world, statistics
+
+
+def typical_problem(num_clients: int, num_channels: int, seed: int = 0) -> RoundProblem:
+    """A round of the `femnist` preset with other sizes. λ1 is high enough to make every channel worth using."""
+    scenario, world, statistics = typical_world(num_clients, num_channels, seed)
     return RoundProblem(
         world.observe(0, statistics),
         scenario.constants(),
