@@ -34,6 +34,28 @@ def test_empty_round_has_no_weights() -> None:
     assert bound.quantization_term(no_client, np.array([0, 0]), s, CONSTANTS) == 0.0
 
 
+def test_aggregate_error_by_hand() -> None:
+    """Weights 1/4 and 3/4, q = 1 and 2: c = 100·0.25/4 = 6.25, so 6.25/16 + 9/16·6.25/9. Squared weights: E12."""
+    constants = replace(CONSTANTS, num_parameters=100)
+    s = equal_statistics(100.0, 300.0, 500.0)
+    on, bits = np.array([True, True, False]), np.array([1, 2, 4])
+    assert bound.aggregate_error(on, bits, s, constants) == pytest.approx(6.25 / 8)
+    known = replace(s, upload_errors=np.array([[8.0, 1.0], [8.0, 2.0], [8.0, 4.0]]))
+    assert bound.aggregate_error(on, bits, known, constants) == pytest.approx(8.0 / 16 + 9 / 16 * 2.0)
+    assert np.isnan(bound.aggregate_error(np.zeros(3, dtype=bool), bits, s, constants))
+
+
+def test_aggregate_error_is_what_independent_errors_add_up_to() -> None:
+    """Oracle: errors of known variance are drawn, averaged with the weights and measured."""
+    rng = np.random.default_rng(0)
+    sizes, errors = np.array([100.0, 300.0, 600.0]), np.array([2.0, 1.0, 0.5])
+    drawn = rng.normal(size=(20_000, 3)) * np.sqrt(errors)
+    squares = np.square(drawn @ (sizes / sizes.sum()))
+    known = replace(equal_statistics(*sizes), upload_errors=errors[:, None])
+    expected = bound.aggregate_error(np.ones(3, dtype=bool), np.ones(3, dtype=np.int64), known, CONSTANTS)
+    assert abs(squares.mean() - expected) < 5 * squares.std() / np.sqrt(len(squares))
+
+
 @pytest.mark.parametrize(
     ("rate", "smoothness", "updates", "says"),
     [(0.1, 1.2, 6, "2η²τ²L² = 1.04"), (0.9, 1.2, 1, "2η²τ²L²"), (0.5, 2.0, 1, "2η²τ²L² = 2")],

@@ -83,3 +83,27 @@ def test_exempt_uploads_arrive_late_and_are_counted() -> None:
     assert outcome.arrived[0]
     assert outcome.latency_s[0] == pytest.approx(0.012 + 32 * 246_590 / 1e8)
     assert outcome.upload_energy_j[0] == pytest.approx(0.2 * 32 * 246_590 / 1e8)
+
+
+def test_able_clients_by_hand() -> None:
+    """1000 samples need 2 ms at 1 GHz, so 493,212 bits (q = 1) need 27.4007 Mb/s on the best channel."""
+    limit_bps = 493_212 / 0.018
+    rates_bps = np.array([[0.0, 1.001 * limit_bps], [0.999 * limit_bps, 0.5 * limit_bps], [0.0, 0.0], [1e12, 0.0]])
+    statistics = equal_statistics(1000.0, 1000.0, 1000.0, 10_000.0)  # the last one needs all 20 ms to compute
+    able = cost.able_clients(Observation(rates_bps, statistics), CONSTANTS)
+    assert able.tolist() == [True, False, False, False]
+    sizes = np.array([[9e5, 9e5], [9e5, 4e5], [1.0, 1.0], [1.0, 1.0]])  # a codec's own sizes; any q counts
+    able = cost.able_clients(Observation(rates_bps, replace(statistics, upload_bits=sizes)), CONSTANTS)
+    assert able.tolist() == [False, True, False, False]
+
+
+def test_able_clients_are_those_that_settle_in_time() -> None:
+    """Oracle: every channel is tried with one bit at the highest frequency."""
+    rng = np.random.default_rng(5)
+    observation = Observation(10 ** rng.uniform(6.8, 7.8, (60, 3)), equal_statistics(*rng.uniform(200, 9000, 60)))
+    tried = np.zeros(60, dtype=bool)
+    for channel in range(3):
+        everybody = Decision(np.full(60, channel), np.ones(60, dtype=np.int64), np.full(60, 1e9))
+        tried |= cost.settle(everybody, observation, CONSTANTS).arrived
+    assert 10 < tried.sum() < 50
+    assert cost.able_clients(observation, CONSTANTS).tolist() == tried.tolist()

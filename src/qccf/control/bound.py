@@ -7,7 +7,7 @@ import numpy as np
 
 from qccf.core.contracts import BoolArray, Constants, FloatArray, IntArray, Statistics
 from qccf.core.errors import ConfigError
-from qccf.quantization.costs import error_bounds
+from qccf.quantization.costs import error_bounds, expected_errors
 
 
 def require_valid_bound(*, learning_rate: float, smoothness: float, local_updates: int) -> None:
@@ -62,3 +62,15 @@ def quantization_term(
     weights = aggregation_weights(participates, statistics.dataset_sizes)
     bounds = error_bounds(np.where(participates, num_bits, 1), statistics, constants)
     return float(0.5 * constants.smoothness * np.sum(weights * bounds))
+
+
+def aggregate_error(arrived: BoolArray, num_bits: IntArray, statistics: Statistics, constants: Constants) -> float:
+    """Expected squared error of the aggregate, Σ w²·e(q), because the errors of clients are independent.
+
+    NaN if nothing arrived. Deviates: E12.
+    """
+    if not arrived.any():
+        return float("nan")
+    rows = np.flatnonzero(arrived)
+    errors = expected_errors(statistics, constants)[rows, num_bits[rows] - 1]
+    return float(np.sum(np.square(aggregation_weights(arrived, statistics.dataset_sizes)[rows]) * errors))

@@ -39,6 +39,21 @@ def slowest_frequency_hz(cycles: Any, upload_time_s: Any, constants: Constants) 
     return np.where(frequency_hz <= constants.frequency_max_hz, frequency_hz, np.inf)
 
 
+def able_clients(observation: Observation, constants: Constants) -> BoolArray:
+    """The clients that meet the deadline with the smallest upload on their best channel at the highest frequency."""
+    statistics = observation.statistics
+    rows = np.arange(observation.num_clients)
+    smallest_bits = (
+        payload_bits(1, rows, statistics, constants)
+        if statistics.upload_bits is None
+        else statistics.upload_bits.min(axis=1)
+    )
+    with np.errstate(divide="ignore"):
+        upload_s = smallest_bits / observation.rates_bps.max(axis=1)
+    cycles = training_cycles(statistics.dataset_sizes, constants)
+    return np.isfinite(slowest_frequency_hz(cycles, upload_s, constants))
+
+
 def settle(
     decision: Decision,
     observation: Observation,

@@ -8,7 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.core.contracts import Constants, Decision, FloatArray, Observation, Outcome, PolicyState, Statistics
+from qccf.control.bound import aggregate_error, aggregation_weights
+from qccf.core.contracts import (
+    BoolArray,
+    Constants,
+    Decision,
+    FloatArray,
+    Observation,
+    Outcome,
+    PolicyState,
+    Statistics,
+)
+from qccf.devices.cost import able_clients
 from qccf.quantization.costs import payload_bits, raw_payload_bits
 
 Columns = dict[str, NDArray[Any]]
@@ -76,6 +87,9 @@ class Ledger:
                 "test_loss": loss,
                 "participation_queue": float(policy_state.get("participation_queue", np.nan)),
                 "quantization_queue": float(policy_state.get("quantization_queue", np.nan)),
+                "error_price": float(policy_state.get("error_price", np.nan)),
+                "aggregate_error": _aggregate_error(outcome.arrived, observation, decision, constants),
+                "error_budget": _error_budget(outcome.arrived, observation, decision),
                 "objective": certificate.objective if certificate else np.nan,
                 "certified_gap": certificate.gap if certificate else np.nan,
             }
@@ -127,10 +141,13 @@ def _client_columns(
         expected_bits = payload_bits(asked, np.arange(count), observation.statistics, constants)
     rates_bps = observation.rates_bps[np.arange(count), np.maximum(decision.channels, 0)]
     after = outcome.statistics
+    able = able_clients(observation, constants)
     return {
         "round": np.full(count, round_index),
         "client": np.arange(count),
         "dataset_size": after.dataset_sizes.astype(np.int64),
+        "able": able,
+        "turn": np.where(able, min(1.0, observation.num_channels / max(1, int(able.sum()))), 0.0),
         "participated": on,
         "arrived": outcome.arrived,
         "missed": outcome.missed,
@@ -148,6 +165,23 @@ def _client_columns(
         "gradient_variance": after.gradient_variances,
         "weight_range": after.weight_ranges,
     }
+
+
+def _aggregate_error(arrived: BoolArray, observation: Observation, decision: Decision, constants: Constants) -> float:
+    """Expected squared error of the aggregate; uploads without a quantizer have none. NaN if nothing arrived."""
+    if decision.raw and arrived.any():
+        return 0.0
+    return aggregate_error(arrived, decision.num_bits, observation.statistics, constants)
+
+
+def _error_budget(arrived: BoolArray, observation: Observation, decision: Decision) -> float:
+    """The error that the policy allows for the clients that arrived; NaN if it has no budget or nothing arrived."""
+    targets = decision.targets
+    if targets is None or not arrived.any():
+        return float("nan")
+    weights = aggregation_weights(arrived, observation.statistics.dataset_sizes)[arrived]
+    least = float(np.sum(np.square(weights) * targets.least_errors[arrived]))
+    return max(targets.slack * least, targets.tolerated_error)
 
 
 def _statistics_columns(round_index: int, statistics: Statistics) -> Columns:

@@ -156,7 +156,6 @@ def run_summary(
     """
     on = clients["participated"]
     count = len(rounds["round"])
-    sizes = np.asarray(clients["dataset_size"][: len(on) // count], dtype=float)
     return {
         "kind": kind,
         "policy": scenario.policy.name,
@@ -168,7 +167,7 @@ def run_summary(
         "test_loss": _known(loss),
         "energy_j": float(rounds["cumulative_energy_j"][-1]),
         "compute_energy_j": float(rounds["compute_energy_j"].sum()),
-        "floor_j": floor_j(sizes, count, scenario.constants()),
+        "floor_j": floor_j(np.asarray(clients["dataset_size"][on], dtype=float), scenario.constants()),
         "mean_bits": float(clients["num_bits"][on].mean()) if on.any() else None,
         "participation": float(on.mean()),
         "missed": float(clients["missed"].sum() / max(on.sum(), 1)),
@@ -188,10 +187,10 @@ def bits_size_correlation(clients: Columns) -> float:
     return relation_within_rounds(clients["round"][on], sizes, bits)
 
 
-def floor_j(dataset_sizes: FloatArray, rounds: int, constants: Constants) -> float:
-    """Energy of computing alone at the lowest frequency by all clients. No codec can spend less."""
+def floor_j(dataset_sizes: FloatArray, constants: Constants) -> float:
+    """Energy of computing alone at the lowest frequency, one entry per participation. No codec can spend less."""
     cycles = cost.training_cycles(dataset_sizes, constants)
-    return rounds * float(cost.compute_energy_j(cycles, constants.frequency_min_hz, constants).sum())
+    return float(cost.compute_energy_j(cycles, constants.frequency_min_hz, constants).sum())
 
 
 def _known(value: float) -> float | None:

@@ -1,0 +1,74 @@
+"""The columns of the ledger that tell how well a round served its budgets and its clients."""
+
+import math
+
+import numpy as np
+import pytest
+
+from qccf.core.contracts import Decision, Observation, Targets
+from qccf.devices.cost import settle
+from qccf.rounds.ledger import Ledger
+from support.problems import CONSTANTS, equal_statistics
+
+STATISTICS = equal_statistics(1000.0, 3000.0, 1000.0, 1000.0)
+RATES_BPS = np.array([[1e8, 1e8], [1e8, 1e8], [1e8, 1e8], [1e6, 1e6]])  # the last one cannot upload in time
+
+
+def recorded(
+    channels: list[int], num_bits: list[int], state: dict | None = None, frequency_hz: float = 1e9, **more
+) -> Ledger:
+    on = np.array(channels) >= 0
+    decision = Decision(np.array(channels), np.array(num_bits), np.where(on, frequency_hz, 0.0), **more)
+    observation = Observation(RATES_BPS, STATISTICS)
+    outcome = settle(decision, observation, CONSTANTS)
+    ledger = Ledger()
+    ledger.record(
+        0, observation, decision, outcome, sizes_bits=np.full(4, np.nan), policy_state=state or {},
+        constants=CONSTANTS, accuracy=math.nan, loss=math.nan,
+    )  # fmt: skip
+    return ledger
+
+
+def targets(**changed) -> Targets:
+    least = np.array([1.0, 2.0, np.nan, np.nan])
+    return Targets(
+        **{"errors": least, "least_errors": least, "slack": 2.0, "tolerated_error": 0.0, "turns": least} | changed
+    )
+
+
+def test_the_error_of_a_round_counts_the_uploads_that_arrived() -> None:
+    c = 0.25 * 246_590 * 0.25
+    assert recorded([0, 1, -1, -1], [1, 2, 0, 0]).last["aggregate_error"] == pytest.approx(c / 16 + c / 9 * 9 / 16)
+    # q = 30 is late, so that the other client is alone with a weight of 1
+    assert recorded([0, 1, -1, -1], [1, 30, 0, 0]).last["aggregate_error"] == pytest.approx(c)
+
+
+def test_the_error_of_raw_uploads_is_zero_and_of_an_empty_round_unknown() -> None:
+    raw = {"raw": True, "deadline_exempt": True}
+    assert recorded([0, 1, -1, -1], [32, 32, 0, 0], **raw).last["aggregate_error"] == 0.0
+    for more in ({}, raw):
+        assert math.isnan(recorded([-1] * 4, [0] * 4, **more).last["aggregate_error"])
+
+
+def test_the_error_budget_follows_the_targets() -> None:
+    """Weights 1/4 and 3/4, slack 2: 2·(1/16 + 2·9/16) = 2.375."""
+    on, bits = [0, 1, -1, -1], [1, 2, 0, 0]
+    assert recorded(on, bits, targets=targets()).last["error_budget"] == pytest.approx(2.375)
+    assert recorded(on, bits, targets=targets(tolerated_error=5.0)).last["error_budget"] == 5.0
+    assert recorded(on, [1, 30, 0, 0], targets=targets()).last["error_budget"] == pytest.approx(2.0), "one arrived"
+    assert math.isnan(recorded(on, bits).last["error_budget"])
+    assert math.isnan(recorded([-1] * 4, [0] * 4, targets=targets()).last["error_budget"])
+
+
+def test_prices_and_queues_are_those_of_the_policy() -> None:
+    state = {"error_price": 3.0, "participation_queue": 4.0}
+    last = recorded([0, 1, -1, -1], [1, 2, 0, 0], state).last
+    assert (last["error_price"], last["participation_queue"]) == (3.0, 4.0)
+    assert math.isnan(last["quantization_queue"])
+
+
+def test_the_turn_of_a_client_is_its_share_of_the_channels() -> None:
+    """Two channels for three clients that can upload."""
+    clients = recorded([0, 1, -1, -1], [1, 2, 0, 0]).tables()["clients"]
+    assert clients["able"].tolist() == [True, True, True, False]
+    assert clients["turn"].tolist() == pytest.approx([2 / 3, 2 / 3, 2 / 3, 0.0])
