@@ -43,8 +43,8 @@ def test_summary_adds_up() -> None:
     assert rows[0]["missed"] == 0.0
     correlations = [bits_size_correlation(run.client_columns) for run in mine]
     assert rows[0]["bits_size_correlation"]["mean"] == pytest.approx(np.mean(correlations))
-    assert np.isfinite(mine[0].round_columns["participation_queue"]).all()
-    assert np.isnan(runs[-1].round_columns["participation_queue"]).all()
+    assert np.isfinite(mine[0].round_columns["error_price"]).all()
+    assert np.isnan(runs[-1].round_columns["error_price"]).all()
 
 
 def test_bits_and_sizes_are_correlated_within_rounds() -> None:
@@ -116,8 +116,21 @@ def test_plan_writes_json_and_a_figure_and_shows_a_table(tmp_path: Path, capsys)
     first = report["runs"][0]
     assert len(first["rounds"]["energy_j"]) == 6
     assert max(first["clients"]["mean_latency_s"]) <= 0.0200001
-    assert len(first["rounds"]["participation_queue"]) == 6
-    assert report["runs"][2]["rounds"]["participation_queue"] is None
+    for name in ("error_price", "aggregate_error", "error_budget"):
+        assert all(value > 0.0 for value in first["rounds"][name])
+    assert first["rounds"]["participation_queue"] is report["runs"][2]["rounds"]["error_price"] is None
+    assert report["runs"][2]["rounds"]["error_budget"] == [None] * 6
+    assert report["runs"][2]["rounds"]["aggregate_error"] == [0.0] * 6
+    assert first["clients"]["turns"] == [6.0] * 10
+    assert first["health"] == []
+    summary = report["summary"][0]
+    assert summary["error_ratio"] == pytest.approx(
+        np.mean(
+            [np.divide(run["rounds"]["aggregate_error"], run["rounds"]["error_budget"]) for run in report["runs"][:2]]
+        )
+    )
+    assert (summary["participation_ratio"], summary["jain"], summary["empty_rounds"]) == (1.0, 1.0, 0.0)
+    assert report["summary"][1]["error_ratio"] is None
     assert sum(first["rounds"]["energy_j"]) == pytest.approx(sum(first["clients"]["energy_j"]))
     assert (out / "plan.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert sorted(os.listdir(out)) == ["plan.json", "plan.png"]

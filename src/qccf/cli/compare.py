@@ -83,12 +83,12 @@ def compare_command(options: argparse.Namespace) -> int:
 
 def _print_results(console: "Console", out: Path, jobs: "Sequence[TrainingJob]") -> None:
     """Read the runs back, write their figures and summaries, print the table."""
-    from qccf.cli.tables import results_table
+    from qccf.cli.tables import print_health, results_table, service_table
     from qccf.core.files import write_text_whole
     from qccf.jobs.training import cached_dataset
     from qccf.report.figures.drawing import save_chart
     from qccf.report.figures.run import run_charts
-    from qccf.rounds.run import run_labels
+    from qccf.rounds.run import health_sentences, run_labels
     from qccf.rounds.run_folder import read_run
 
     scenario = jobs[0].scenario
@@ -101,6 +101,8 @@ def _print_results(console: "Console", out: Path, jobs: "Sequence[TrainingJob]")
     seeds = len({run.seed for run in runs})
     title = f"{dataset.name}, {scenario.federation.rounds} rounds, {seeds} seed{'s' * (seeds > 1)}"
     console.print(results_table(title, run_labels(runs), summaries))
+    console.print(service_table(run_labels(runs), summaries))
+    print_health(console, health_sentences(runs))
     floor_j = sum(summary["floor_j"] for summary in summaries) / len(summaries)
     console.print(f"Floor: {floor_j:.3g} J for computing alone at the lowest frequency, with nothing sent.")
     if dataset.synthetic:

@@ -44,9 +44,10 @@ def add_parser(commands: Subparsers) -> None:
 def plan_command(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from qccf.cli.tables import plan_table
+    from qccf.cli.tables import plan_table, print_health, service_table
     from qccf.core.files import require_writable, write_text_whole
     from qccf.policies.registry import POLICIES
+    from qccf.rounds.run import health_sentences
     from qccf.rounds.run_folder import read_run
     from qccf.rounds.setup import check_scenario
     from qccf.runtimes.planner import plan, plan_summary, plan_to_json, planned_scenario, planned_world
@@ -98,10 +99,15 @@ def plan_command(options: argparse.Namespace) -> int:
     title = f"{options.scenario}: {scenario.federation.rounds} rounds, {options.seeds} cells, no training"
     console.print(plan_table(title, plan_summary(runs)))
     console.print(
-        "±: standard deviation over cells (energy), uploads (upload, bits) or rounds (round, active). "
-        "Active: clients that take part; late: uploads past the deadline; bits vs size: rank correlation of bits and "
-        "samples within a round."
+        "±: standard deviation over cells (energy), uploads (upload, bits) or rounds (round); bits vs size: rank "
+        "correlation of bits and samples within a round."
     )
+    console.print(service_table([run.policy for run in runs], [run.summary for run in runs]))
+    console.print(
+        "Active: clients that take part; late: uploads past the deadline; empty: rounds without a participant although "
+        "a client could upload; fair share: all channels in use, shared equally by the clients that can upload."
+    )
+    print_health(console, health_sentences(runs))
     console.print(f"Statistics used instead of training: {_statistics_source(scenario, recorded)}.")
     console.print("Written: " + ", ".join(map(str, written)), soft_wrap=True)
     return 0

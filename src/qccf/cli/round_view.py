@@ -39,8 +39,11 @@ class LiveView:
             "energy so far": f"{last['cumulative_energy_j']:.4g} J",
             "bits": number(last["mean_bits"]),
             "participants": f"{last['participants']}, {last['missed']} missed the deadline",
+            "error, its budget": f"{number(last['aggregate_error'])}, {number(last['error_budget'])}",
             "queues λ1, λ2": f"{number(last['participation_queue'])}, {number(last['quantization_queue'])}",
         }
+        if math.isnan(last["participation_queue"]):
+            del rows["queues λ1, λ2"]
         table.add_row("[bold]policy", _run_name(event.scenario))
         for label, value in rows.items():
             table.add_row(label, value)

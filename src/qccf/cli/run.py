@@ -26,12 +26,13 @@ def run_command(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from qccf.cli.round_view import round_view
-    from qccf.cli.tables import results_table
+    from qccf.cli.tables import print_health, results_table, service_table
     from qccf.core.files import require_writable
     from qccf.jobs.names import file_name
     from qccf.learning.datasets import data_folder, load_dataset
     from qccf.report.figures.drawing import save_chart
     from qccf.report.figures.run import run_charts
+    from qccf.rounds.run import health_sentences
     from qccf.rounds.run_folder import read_scenario
     from qccf.rounds.setup import check_scenario
     from qccf.runtimes.simulator import resolved_scenario, simulate
@@ -66,6 +67,8 @@ def run_command(options: argparse.Namespace) -> int:
     for chart in run_charts([run], dataset):
         save_chart(chart, out / "figures" / f"{chart.key}.png")
     console.print(results_table(f"{dataset.name}, {run.summary['rounds']} rounds", [run.policy], [run.summary]))
+    console.print(service_table([run.policy], [run.summary]))
+    print_health(console, health_sentences([run]))
     if dataset.synthetic:
         console.print(f"Data: {dataset.source}.", style="yellow")
     console.print(f"Written: {out}", soft_wrap=True)

@@ -32,6 +32,7 @@ def sweep_command(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from qccf.cli.queue_view import print_outcome, print_start, run_with_view
+    from qccf.cli.tables import print_health
     from qccf.core.files import require_writable, write_text_whole
     from qccf.jobs.grid import load_grid
     from qccf.jobs.tables import RESULTS, ROUNDS, SweepTables
@@ -62,6 +63,7 @@ def sweep_command(options: argparse.Namespace) -> int:
         for last in latest:
             tables.write(last)
     if progress.count("done"):
+        print_health(console, tables.health_sentences())
         written = f"{out / RESULTS} (one row per run), {out / ROUNDS} (one row per run and round)"
         console.print(f"Written: {written}", soft_wrap=True, highlight=False)
     return print_outcome(console, progress)

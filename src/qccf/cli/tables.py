@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 NOTHING = "–"
 """Shown where there is no value."""
@@ -19,7 +21,7 @@ def results_table(title: str, labels: Sequence[str], summaries: Sequence[dict[st
         rows.setdefault(label, []).append(summary)
     first = rows[labels[0]]
     difference = ("Δ energy\n%", "Δ accuracy\npoints") if len(rows) > 1 else ()
-    table = _table(title, "", ("accuracy\n%", "energy\nJ", *difference, "bits", "active\n%", "late\n%"))
+    table = _table(title, "", ("accuracy\n%", "energy\nJ", *difference, "bits"))
     if difference:
         table.caption = "Δ: difference from the first row, paired by seed"
     for label, mine in rows.items():
@@ -28,9 +30,7 @@ def results_table(title: str, labels: Sequence[str], summaries: Sequence[dict[st
             _over_seeds([100.0 * s["test_accuracy"] for s in mine if s["test_accuracy"] is not None], 1),
             _over_seeds([s["energy_j"] for s in mine], 3),
             *(() if not difference else ("", "") if mine is first else _differences(mine, first)),
-            number(_mean([s["mean_bits"] for s in mine if s["mean_bits"] is not None]), ".1f"),
-            number(_mean([100.0 * s["participation"] for s in mine]), ".0f"),
-            number(_mean([100.0 * s["missed"] for s in mine]), ".0f"),
+            number(_mean(_present(mine, "mean_bits")), ".1f"),
         )
     return table
 
@@ -46,7 +46,7 @@ def _differences(mine: list[dict[str, Any]], first: list[dict[str, Any]]) -> tup
 
 def plan_table(title: str, rows: list[dict[str, Any]]) -> Table:
     """One row per policy; ± is the standard deviation over cells, uploads or rounds."""
-    headings = ("energy\nJ", "upload\nmJ", "round\nms", "active\n%", "late\n%", "bits\nfirst→last", "bits\nvs size")
+    headings = ("energy\nJ", "upload\nmJ", "round\nms", "bits\nfirst→last", "bits\nvs size")
     table = _table(title, "policy", headings)
     for row in rows:
         ends = "→".join(number(row[f"bits_{part}_tenth"], ".1f") for part in ("first", "last"))
@@ -56,12 +56,43 @@ def plan_table(title: str, rows: list[dict[str, Any]]) -> Table:
             _mean_and_std(row["energy_j"]),
             _mean_and_std(row["energy_per_upload_j"], 1e3),
             _mean_and_std(row["round_latency_s"], 1e3),
-            _mean_and_std(row["participation"], 100.0),
-            number(100.0 * row["missed"], ".0f"),
             ends + _std(row["bits"]),
             number(correlation and correlation["mean"], "+.2f"),
         )
     return table
+
+
+SERVICE = {
+    "active\n%": ("participation", 100.0, ".0f"),
+    "late\n%": ("missed", 100.0, ".0f"),
+    "empty\nrounds": ("empty_rounds", 1.0, ".3g"),
+    "active /\nfair share": ("participation_ratio", 1.0, ".2f"),
+    "Jain's\nindex": ("jain", 1.0, ".2f"),
+    "error /\nbudget": ("error_ratio", 1.0, ".2f"),
+}
+"""Columns of the second table: key of the summary, scale and format."""
+
+
+def service_table(labels: Sequence[str], summaries: Sequence[dict[str, Any]]) -> Table:
+    """One row per label: how its clients and its error budget were served, means over seeds."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for label, summary in zip(labels, summaries, strict=True):
+        rows.setdefault(label, []).append(summary)
+    table = _table("Clients and error budget", "", tuple(SERVICE))
+    for label, mine in rows.items():
+        cells = ((_mean(_present(mine, key)), scale, form) for key, scale, form in SERVICE.values())
+        table.add_row(label, *(number(None if mean is None else scale * mean, form) for mean, scale, form in cells))
+    return table
+
+
+def print_health(console: Console, sentences: Sequence[str]) -> None:
+    """What is wrong, one sentence per line; nothing where all is well."""
+    for sentence in sentences:
+        console.print(Text(f"Health: {sentence}", style="yellow"), soft_wrap=True)
+
+
+def _present(summaries: list[dict[str, Any]], key: str) -> list[float]:
+    return [summary[key] for summary in summaries if summary.get(key) is not None]
 
 
 def number(value: float | None, form: str = ".3g") -> str:

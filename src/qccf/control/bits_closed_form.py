@@ -211,9 +211,7 @@ def _solve_case_five(t: Terms, low: FloatArray, high: FloatArray, prices: Prices
 class ClosedFormPairs:
     """The closed form as a `PairModel`: the relaxed optimum, rounded to the cheaper neighbouring integer."""
 
-    def __init__(
-        self, problem: Problem, last_bits: IntArray | None = None, case_five: CaseFive = "iterated"
-    ) -> None:
+    def __init__(self, problem: Problem, last_bits: IntArray | None = None, case_five: CaseFive = "iterated") -> None:
         self.problem = problem
         self.case_five = case_five
         self._last_bits = last_bits

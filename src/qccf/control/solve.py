@@ -63,9 +63,7 @@ def _pair_model(problem: Problem, inner: Inner, last_bits: IntArray | None) -> P
     return ClosedFormPairs(problem, last_bits, "taylor" if inner == "closed-form-taylor" else "iterated")
 
 
-def _decision(
-    problem: Problem, allocation: Allocation, lower_bound: float, solver: str, started: float
-) -> Decision:
+def _decision(problem: Problem, allocation: Allocation, lower_bound: float, solver: str, started: float) -> Decision:
     rows = np.flatnonzero(allocation.participates)
     frequencies_hz = np.zeros(len(allocation.channels))
     frequencies_hz[rows] = problem.frequencies_hz(allocation.num_bits[rows], rows, allocation.channels[rows])

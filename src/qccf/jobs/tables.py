@@ -10,6 +10,7 @@ import pandas as pd
 from qccf.core.files import write_whole
 from qccf.jobs.grid import SHORT, Grid
 from qccf.jobs.queue import QueueProgress
+from qccf.rounds.health import Finding, gathered
 from qccf.rounds.run_folder import read_scenario
 from qccf.settings.loading import Scenario
 
@@ -29,6 +30,7 @@ class SweepTables:
         self._grid = grid
         self._rows: dict[int, dict[str, Any]] = {}
         self._rounds: dict[int, pd.DataFrame] = {}
+        self._findings: dict[int, list[Finding]] = {}
         self._written = time.monotonic()
 
     def update(self, progress: QueueProgress, index: int) -> None:
@@ -49,9 +51,15 @@ class SweepTables:
             write_whole(self._out / RESULTS, lambda path: results.to_parquet(path, index=False))
         self._written = time.monotonic()
 
+    def health_sentences(self) -> list[str]:
+        """What is wrong with the runs, one sentence per kind of finding."""
+        return gathered([("", self._rows[index]["run"], found) for index, found in sorted(self._findings.items())])
+
     def _read(self, index: int, folder: Path) -> None:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
         results = {key: value for key, value in summary.items() if key not in _LEFT_OUT}
+        self._findings[index] = [Finding(**one) for one in results.get("health", ())]
+        results["health"] = " ".join(finding.message for finding in self._findings[index])
         settings = settings_columns(read_scenario(folder))  # with the dataset that the run found
         self._rows[index] = {"run": folder.name, "kind": self._grid.kind, **settings, **results}
         rounds = pd.read_parquet(folder / ROUNDS)

@@ -19,8 +19,8 @@ from qccf.core.contracts import (
     PolicyState,
     Statistics,
 )
-from qccf.devices.cost import able_clients
-from qccf.quantization.costs import payload_bits, raw_payload_bits
+from qccf.devices.cost import able_clients, training_cycles
+from qccf.quantization.costs import most_bits, payload_bits, raw_payload_bits
 
 Columns = dict[str, NDArray[Any]]
 
@@ -69,7 +69,7 @@ class Ledger:
         spent_j = self._rounds[-1]["cumulative_energy_j"] if self._rounds else 0.0
         sizes = outcome.statistics.dataset_sizes
         known = np.isfinite(outcome.losses)
-        certificate = decision.certificate
+        certificate, targets = decision.certificate, decision.targets
         self._rounds.append(
             {
                 "round": round_index,
@@ -87,7 +87,7 @@ class Ledger:
                 "test_loss": loss,
                 "participation_queue": float(policy_state.get("participation_queue", np.nan)),
                 "quantization_queue": float(policy_state.get("quantization_queue", np.nan)),
-                "error_price": float(policy_state.get("error_price", np.nan)),
+                "error_price": targets.error_price if targets else float(policy_state.get("error_price", np.nan)),
                 "aggregate_error": _aggregate_error(outcome.arrived, observation, decision, constants),
                 "error_budget": _error_budget(outcome.arrived, observation, decision),
                 "objective": certificate.objective if certificate else np.nan,
@@ -142,6 +142,9 @@ def _client_columns(
     rates_bps = observation.rates_bps[np.arange(count), np.maximum(decision.channels, 0)]
     after = outcome.statistics
     able = able_clients(observation, constants)
+    cycles = training_cycles(observation.statistics.dataset_sizes, constants)
+    time_left_s = np.maximum(constants.deadline_s - cycles / constants.frequency_max_hz, 0.0)
+    room_bits = np.where(on, rates_bps * time_left_s, 0.0)
     return {
         "round": np.full(count, round_index),
         "client": np.arange(count),
@@ -153,6 +156,7 @@ def _client_columns(
         "missed": outcome.missed,
         "channel": decision.channels,
         "num_bits": decision.num_bits,
+        "most_bits": most_bits(room_bits[:, None], observation.statistics, constants)[:, 0].astype(np.int64),
         "expected_bits": np.where(on, expected_bits, 0.0),
         "payload_bits": np.where(on, np.where(np.isfinite(sizes_bits), sizes_bits, expected_bits), 0.0),
         "rate_bps": np.where(on, rates_bps, np.nan),

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from qccf.core.contracts import Constants, FloatArray
 from qccf.core.correlation import relation_within_rounds
 from qccf.devices import cost
 from qccf.learning.results import Flat
+from qccf.rounds.health import Finding, gathered, health, service
 from qccf.rounds.ledger import Columns, Ledger
 from qccf.settings.schema import Scenario
 
@@ -49,6 +50,11 @@ class Run:
     def finished(self) -> bool:
         """Whether it reached its last round."""
         return bool(self.summary.get("finished", True))
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What is wrong with its decisions, from its summary; runs of older versions have none."""
+        return [Finding(**one) for one in self.summary.get("health", ())]
 
     @cached_property
     def rounds(self) -> "pd.DataFrame":
@@ -132,6 +138,17 @@ def run_labels(runs: Sequence[Run]) -> list[str]:
     return [", ".join([run.policy] * several + [run.codec] * (len(codecs) > 1)) for run in runs]
 
 
+def health_sentences(runs: Sequence[Run]) -> list[str]:
+    """What is wrong with these runs, one sentence per label and kind of finding; nothing where all is well."""
+    several = len(set(run_labels(runs))) > 1
+    return gathered(
+        [
+            (label if several else "", f"seed {run.seed}", run.findings)
+            for label, run in zip(run_labels(runs), runs, strict=True)
+        ]
+    )
+
+
 def finished_run(scenario: Scenario, ledger: Ledger, *, weights: Flat | None = None, **about: Any) -> Run:
     """The run that a ledger records. `about` goes into the summary."""
     tables = ledger.tables()
@@ -173,7 +190,9 @@ def run_summary(
         "missed": float(clients["missed"].sum() / max(on.sum(), 1)),
         "mean_latency_s": float(rounds["latency_s"].mean()),
         "bits_size_correlation": _known(bits_size_correlation(clients)),
+        **service(rounds, clients, scenario)._asdict(),
         **about,
+        "health": [asdict(finding) for finding in health(rounds, clients, scenario)],
         "version": __version__,
     }
 

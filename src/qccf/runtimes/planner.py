@@ -10,6 +10,7 @@ import numpy as np
 
 from qccf.core.contracts import FloatArray, IntArray
 from qccf.core.errors import ConfigError
+from qccf.rounds.health import Service
 from qccf.rounds.ledger import Ledger
 from qccf.rounds.round import RoundRules, UploadSource, first_state, run_round
 from qccf.rounds.run import Run, bits_size_correlation, finished_run
@@ -129,7 +130,13 @@ def _summary(runs: list[Run]) -> dict[str, Any]:
         "bits_first_tenth": _mean_bits(runs, slice(None, tenth)),
         "bits_last_tenth": _mean_bits(runs, slice(-tenth, None)),
         "bits_size_correlation": _spread(correlations[np.isfinite(correlations)]),
+        **{name: _mean_known([run.summary[name] for run in runs]) for name in Service._fields},
     }
+
+
+def _mean_known(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
 
 
 def _mean_bits(runs: list[Run], part: slice) -> float | None:
@@ -167,20 +174,29 @@ def _run_to_json(run: Run) -> dict[str, Any]:
         "seed": run.seed,
         "rounds": {
             **{name: columns[name].tolist() for name in ("energy_j", "latency_s", "participants", "missed")},
-            "mean_bits": [None if np.isnan(bits) else float(bits) for bits in columns["mean_bits"]],
+            "mean_bits": _or_none(columns["mean_bits"]),
             "participation_queue": _finite(columns["participation_queue"]),
             "quantization_queue": _finite(columns["quantization_queue"]),
+            "error_price": _finite(columns["error_price"]),
+            "aggregate_error": _or_none(columns["aggregate_error"]),
+            "error_budget": _or_none(columns["error_budget"]),
         },
         "clients": {
             "position_m": world.cell.positions_m.tolist(),
             "dataset_size": run.dataset_sizes.tolist(),
+            "turns": run.by_round("turn").sum(axis=0).tolist(),
             "uploads": uploads.tolist(),
             "missed": run.by_round("missed").sum(axis=0).tolist(),
             "energy_j": energy_j.sum(axis=0).tolist(),
             "mean_latency_s": _ratio(run.by_round("latency_s").sum(axis=0), uploads),
             "mean_bits": _ratio(run.by_round("num_bits").sum(axis=0), uploads),
         },
+        "health": run.summary["health"],
     }
+
+
+def _or_none(values: FloatArray) -> list[float | None]:
+    return [float(value) if np.isfinite(value) else None for value in values]
 
 
 def _finite(values: FloatArray) -> list[float] | None:

@@ -11,7 +11,7 @@ from qccf.core.intervals import estimate
 from qccf.paper.claims import CLAIMS, Judged, judge
 from qccf.paper.claims_table import claims_to_csv
 from qccf.paper.diagnosis import Note, evidence, not_confirmed, read_notes, unsettled
-from qccf.paper.families import PAPERS_MEAN_SIZE, Family, families
+from qccf.paper.families import PAPERS_MEAN_SIZE, Family, Setting, families
 from qccf.paper.findings import PAPERS_SAVINGS
 from qccf.paper.studies import FACTORS
 from qccf.paper.verdicts import QUANTITIES, RULES, SIGNS, Answer
@@ -22,7 +22,7 @@ from qccf.report.figures.studies import saving_rows, study_charts, trained_rows
 from qccf.report.figures.style import Styles
 from qccf.report.page.provenance import literal_table, page_versions, provenance, run_name, run_versions
 from qccf.report.page.render import asset, render
-from qccf.rounds.run import Run
+from qccf.rounds.run import Run, health_sentences
 
 VERDICT_CLASSES: dict[Answer, str] = {
     "holds": "holds", "partly": "partly", "does not hold": "fails", "not settled": "unknown",
@@ -31,6 +31,7 @@ VERDICT_CLASSES: dict[Answer, str] = {
 CLAIMS_FILE = "claims.csv"
 RESULT_HEADS = (
     "final accuracy", "energy (J)", "for computing", "bits, all rounds", "bits, last tenth", "participation", "missed",
+    "empty rounds", "Jain's index", "error / budget",
 )  # fmt: skip
 
 
@@ -141,6 +142,7 @@ def build_report(
         unsettled=unsettled(judged),
         results=[table for family in groups for table in _result_tables(family)],
         result_heads=RESULT_HEADS,
+        health=[pair for family in groups for pair in _health(family)],
         studies=study_figures,
         savings=sorted([*rows, *trained], key=lambda row: FACTORS.index(row.factor)) if rows else [],
         papers_savings=PAPERS_SAVINGS,
@@ -178,12 +180,25 @@ def _files(chart: Chart) -> dict[str, bytes]:
 
 def _result_tables(family: Family) -> list[ResultTable]:
     tables = []
-    weight = "V =" if family.scenario.control.form == "paper" else "energy weight"
     for setting in family.comparisons():
         rows = {label: _result_row(family.of(setting, label)) for label in family.labels(setting)}
-        title = f"{family.title}, {setting.beta_label}, {weight} {setting.energy_weight:g}"
-        tables.append(ResultTable(title, rows))
+        tables.append(ResultTable(_title(family, setting), rows))
     return tables
+
+
+def _title(family: Family, setting: Setting) -> str:
+    weight = "V =" if family.scenario.control.form == "paper" else "energy weight"
+    return f"{family.title}, {setting.beta_label}, {weight} {setting.energy_weight:g}"
+
+
+def _health(family: Family) -> list[tuple[str, list[str]]]:
+    """What is wrong with the decisions of the runs, by setting; nothing where all is well."""
+    found = []
+    for setting in family.settings():
+        runs = [run for label in family.labels(setting) for run in family.of(setting, label)]
+        if sentences := health_sentences(runs):
+            found.append((_title(family, setting), sentences))
+    return found
 
 
 def _result_row(runs: Sequence[Run]) -> list[str]:
@@ -196,4 +211,11 @@ def _result_row(runs: Sequence[Run]) -> list[str]:
         estimate(run.final_bits() for run in runs).shown(".2f"),
         f"{estimate(float(run.client_columns['participated'].mean()) for run in runs).mean:.0%}",
         f"{estimate(run.missed_share() for run in runs).mean:.0%}",
+        *(_mean_shown(runs, name) for name in ("empty_rounds", "jain", "error_ratio")),
     ]
+
+
+def _mean_shown(runs: Sequence[Run], name: str) -> str:
+    """The mean of a number in the summaries; a dash where no run has it, as in runs of older versions."""
+    known = [float(run.summary[name]) for run in runs if run.summary.get(name) is not None]
+    return f"{known[0]:.3g}" if known else "–"

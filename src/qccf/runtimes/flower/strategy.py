@@ -21,7 +21,7 @@ from qccf.learning.results import Flat
 from qccf.rounds import checkpoint, uplink
 from qccf.rounds.ledger import Ledger
 from qccf.rounds.round import OpenRound, RoundRules, ServerState, close_round, open_round
-from qccf.rounds.run import finished_run
+from qccf.rounds.run import Run, finished_run
 from qccf.rounds.run_folder import CHECKPOINTS, begin_run, write_run
 from qccf.rounds.setup import build_rules, scenario_codec
 from qccf.rounds.world import build_world
@@ -103,10 +103,14 @@ class QccfStrategy(Strategy):
         """Run the remaining rounds. A round waits for its replies for at most `timeout` seconds."""
         self._timeout_s, self._evaluate, self._config = timeout, evaluate_fn, train_config or ConfigRecord()
         if self.out is None:
-            return self._run(grid, initial_arrays, num_rounds)
+            result = self._run(grid, initial_arrays, num_rounds)
+            self._log_health(self._finished_run())
+            return result
         with alone_in(self.out):
             result = self._run(grid, initial_arrays, num_rounds)
-            self._write_run()
+            run = self._finished_run()
+            write_run(self.out, run)
+        self._log_health(run)
         return result
 
     def _run(self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int) -> Result:
@@ -343,9 +347,12 @@ class QccfStrategy(Strategy):
     def _fingerprint(self) -> str:
         return run_digest(self.scenario, self._layout.names, self._layout.shapes)
 
-    def _write_run(self) -> None:
-        """Write the same folder as a simulated run, so that the same report reads it."""
-        assert self.out is not None
+    def _finished_run(self) -> Run:
+        """The same as a simulated run, so that the same report reads its folder."""
         row = self.ledger.last
         scores = {"accuracy": float(row["test_accuracy"]), "loss": float(row["test_loss"])}
-        write_run(self.out, finished_run(self.scenario, self.ledger, weights=self.weights, **scores, **self._about))
+        return finished_run(self.scenario, self.ledger, weights=self.weights, **scores, **self._about)
+
+    def _log_health(self, run: Run) -> None:
+        for finding in run.findings:
+            log(WARNING, "health: %s", finding.message)

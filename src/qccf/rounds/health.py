@@ -1,0 +1,455 @@
+"""What is wrong with a run's decisions: one sentence per finding, with the number, its limit and a remedy.
+
+A healthy run has no findings. `docs/health.md` lists them all.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from qccf.core.contracts import BoolArray, FloatArray, IntArray
+from qccf.rounds.ledger import Columns
+from qccf.settings.schema import Scenario
+
+LEAST_ABLE_SHARE = 0.5
+"""Only a client that could upload in this share of the rounds counts as left out."""
+
+LEAST_FAIR_SHARE = 0.5
+"""A client is left behind if it took part in less than this share of its turns."""
+
+TURNS_TO_JUDGE = 5.0
+"""A client with fewer turns than this in the whole run may miss all of them by chance; with twice as many, half."""
+
+MOST_ERROR_RATIO = 1.1
+"""The mean error of the aggregates may exceed its budget by this factor."""
+
+ROUNDS_TO_JUDGE = 20
+"""Queues and bits are judged only in runs of at least this many rounds."""
+
+DIVERGING_GROWTH = 1.5
+"""A queue diverges if its mean in the last quarter of the run is at least this many times that in the first …"""
+
+DIVERGING_PACE = 0.8
+"""… and its growth between the last two quarters is at least this share of that between the first two.
+
+Linear growth has 1; a queue that grows like a square root has 0.53 and settles in effect.
+"""
+
+OSCILLATION_BITS = 1.0
+"""Bits oscillate if they jump by at least this many, up and down in turn, in most rounds of the last half …"""
+
+OSCILLATION_CORRELATION = -0.5
+"""… and the correlation of the bits of successive rounds is below this. Fading alone has 0, a strict alternation -1."""
+
+MOST_FORECAST_ERROR = 0.2
+"""The median relative difference of the size of an upload from its forecast."""
+
+MOST_LOST_SHARE = 0.01
+"""The share of uploads that may be lost."""
+
+NAMED_CLIENTS = 5
+"""A sentence names at most this many clients."""
+
+
+Kind = Literal[
+    "empty-rounds",
+    "never-scheduled",
+    "left-behind",
+    "never-able",
+    "error-budget",
+    "diverging-participation-queue",
+    "diverging-quantization-queue",
+    "diverging-error-price",
+    "bits-at-one",
+    "bits-at-most",
+    "oscillating-bits",
+    "forecast-too-small",
+    "forecast-wrong",
+    "lost-uploads",
+]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong: its kind, and a sentence for the user."""
+
+    kind: Kind
+    message: str
+
+
+class Service(NamedTuple):
+    """How a run served its error budget and its clients; None where there is no budget or nobody could upload."""
+
+    error_ratio: float | None
+    participation_ratio: float | None
+    jain: float | None
+    empty_rounds: int | None
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """The tables of a run; columns of clients as arrays [round, client]."""
+
+    scenario: Scenario
+    rounds: Columns
+    clients: Columns
+
+    @property
+    def num_rounds(self) -> int:
+        return len(self.rounds["round"])
+
+    def by_round(self, name: str) -> IntArray | FloatArray | BoolArray:
+        column: IntArray | FloatArray | BoolArray = self.clients[name].reshape(self.num_rounds, -1)
+        return column
+
+    @cached_property
+    def on(self) -> BoolArray:
+        return np.asarray(self.by_round("participated"), dtype=bool)
+
+    @cached_property
+    def able(self) -> BoolArray:
+        return np.asarray(self.by_round("able"), dtype=bool)
+
+    @cached_property
+    def turns(self) -> FloatArray:
+        """Turns of each client over the whole run."""
+        return np.asarray(self.by_round("turn"), dtype=float).sum(axis=0)
+
+    @cached_property
+    def empty(self) -> BoolArray:
+        """Rounds without a participant although a client could upload."""
+        return np.asarray(~self.on.any(axis=1) & self.able.any(axis=1))
+
+    @cached_property
+    def error_ratios(self) -> FloatArray:
+        """Error over budget of each round; NaN where there is no budget or nothing arrived."""
+        errors, budgets = self.rounds["aggregate_error"], self.rounds["error_budget"]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.where(errors == 0.0, 0.0, errors / budgets)
+        return np.where(np.isfinite(budgets), ratios, np.nan)
+
+    def exceeds_budget(self, part: slice = slice(None)) -> float:
+        """The mean error over budget in these rounds if it is above its limit, else 0."""
+        ratios = self.error_ratios[part]
+        ratios = ratios[~np.isnan(ratios)]
+        return float(ratios.mean()) if len(ratios) and ratios.mean() > MOST_ERROR_RATIO else 0.0
+
+    @property
+    def last_half(self) -> slice:
+        return slice(self.num_rounds // 2, None)
+
+    @property
+    def controlled(self) -> bool:
+        """Whether the policy is one that the section `control` configures."""
+        return self.scenario.policy.name in ("qccf", "same-size")
+
+    @property
+    def scale_free(self) -> bool:
+        return self.controlled and self.scenario.control.form == "scale-free"
+
+    @property
+    def share(self) -> float:
+        """The share of its turns that a client is to have."""
+        return float(self.scenario.control.share) if self.scale_free else 1.0
+
+    def remedy(self, scale_free: str) -> str:
+        """The remedy that the default form needs; other policies and the paper's form have that form as theirs."""
+        if self.scale_free:
+            return scale_free
+        return 'set control.form = "scale-free"' if self.controlled else 'use policy.name = "qccf"'
+
+    @property
+    def larger_budget(self) -> str:
+        """What lets the error budget be met."""
+        control = self.scenario.control
+        if self.scale_free:
+            return f"raise control.slack = {control.slack:g}, device.deadline_s or radio.bandwidth_hz"
+        if self.controlled:
+            budget = control.paper.quantization_budget
+            return f"{self.remedy('')}, or raise control.paper.quantization_budget = {budget:g}"
+        return f"{self.remedy('')}, or raise device.deadline_s or radio.bandwidth_hz"
+
+
+def is_recorded(rounds: Columns, clients: Columns) -> bool:
+    """Whether the tables have the columns that health needs; those of older versions have not."""
+    needed = {"able", "turn", "most_bits"} <= set(clients)
+    return needed and {"aggregate_error", "error_budget", "error_price"} <= set(rounds)
+
+
+def service(rounds: Columns, clients: Columns, scenario: Scenario) -> Service:
+    """Error and participation as ratios to what was due, Jain's index of the clients' turns, and empty rounds."""
+    if not is_recorded(rounds, clients):
+        return Service(None, None, None, None)
+    tables = _Tables(scenario, rounds, clients)
+    ratios, turns = tables.error_ratios, tables.turns
+    ratios = ratios[~np.isnan(ratios)]
+    return Service(
+        error_ratio=float(ratios.mean()) if len(ratios) else None,
+        participation_ratio=float(tables.on.sum() / turns.sum()) if turns.sum() else None,
+        jain=jain_index(tables.on.sum(axis=0)[turns > 0.0] / turns[turns > 0.0]),
+        empty_rounds=int(tables.empty.sum()),
+    )
+
+
+def jain_index(shares: FloatArray) -> float | None:
+    """(Σx)²/(n·Σx²): 1 if all are equal, 1/n if one has everything; None if nobody has anything."""
+    squares = float(np.square(shares).sum())
+    return float(shares.sum()) ** 2 / (len(shares) * squares) if squares else None
+
+
+def health(rounds: Columns, clients: Columns, scenario: Scenario) -> list[Finding]:
+    """The findings of a run, in the order of `docs/health.md`; none where all is well."""
+    if not len(rounds.get("round", ())) or not is_recorded(rounds, clients):
+        return []
+    tables = _Tables(scenario, rounds, clients)
+    found = (check(tables) for check in CHECKS)
+    return [finding for findings in found for finding in findings]
+
+
+def _empty_rounds(tables: _Tables) -> Iterable[Finding]:
+    if count := int(tables.empty.sum()):
+        remedy = tables.remedy("raise device.deadline_s or radio.bandwidth_hz")
+        yield Finding(
+            "empty-rounds",
+            f"{_of(count, tables.num_rounds, 'round')} had no participant although a client could upload, and none "
+            f"should be empty: {remedy}.",
+        )
+
+
+def _left_out(tables: _Tables) -> Iterable[Finding]:
+    """Clients that took part never, or in less than half of their turns."""
+    turns, taken = tables.share * tables.turns, tables.on.sum(axis=0)
+    due = (tables.able.mean(axis=0) >= LEAST_ABLE_SHARE) & (turns >= TURNS_TO_JUDGE)
+    remedy = tables.remedy("raise device.deadline_s or radio.bandwidth_hz, so that more channels serve them")
+    never = np.flatnonzero(due & (taken == 0))
+    if len(never):
+        yield Finding(
+            "never-scheduled",
+            f"{_clients(never, len(turns))} never took part, although {_each(never)} could upload in at least "
+            f"{tables.able[:, never].mean(axis=0).min():.0%} of the rounds and had {turns[never].min():.0f} turns or "
+            f"more: {remedy}.",
+        )
+    behind = np.flatnonzero(due & (turns >= 2.0 * TURNS_TO_JUDGE) & (taken > 0) & (taken < LEAST_FAIR_SHARE * turns))
+    if len(behind):
+        yield Finding(
+            "left-behind",
+            f"{_clients(behind, len(turns))} took part in {(taken / np.maximum(turns, 1.0))[behind].min():.0%} of "
+            f"{_its(behind)} turns at the least, below {LEAST_FAIR_SHARE:.0%}: {remedy}.",
+        )
+
+
+def _never_able(tables: _Tables) -> Iterable[Finding]:
+    arrived = np.asarray(tables.by_round("arrived"), dtype=bool)
+    unable = np.flatnonzero(~tables.able.any(axis=0) & ~arrived.any(axis=0))
+    if len(unable):
+        yield Finding(
+            "never-able",
+            f"{_clients(unable, arrived.shape[1])} could upload in none of the {tables.num_rounds} rounds within "
+            f"device.deadline_s = {tables.scenario.device.deadline_s:g}: raise it, radio.bandwidth_hz or "
+            "radio.gain_db, or lower device.cycles_per_sample or cell.radius_m.",
+        )
+
+
+def _error_budget(tables: _Tables) -> Iterable[Finding]:
+    if ratio := tables.exceeds_budget():
+        yield Finding(
+            "error-budget",
+            f"the error of the aggregates was {ratio:.3g} times its budget on average, above "
+            f"{MOST_ERROR_RATIO:g}: {tables.larger_budget}.",
+        )
+
+
+def _queues(tables: _Tables) -> Iterable[Finding]:
+    """Queues that diverge. A price of error that grows while the budget is met has not settled yet."""
+    fairness = f"{tables.remedy('')}, or raise radio.num_channels"
+    watched: tuple[tuple[Kind, str, str, str], ...] = (
+        ("diverging-participation-queue", "participation_queue", "λ1", fairness),
+        ("diverging-quantization-queue", "quantization_queue", "λ2", tables.larger_budget),
+        ("diverging-error-price", "error_price", "the price of error", tables.larger_budget),
+    )
+    for kind, name, symbol, remedy in watched:
+        levels = _quarters(tables.rounds[name])
+        if _diverging(levels) and (name != "error_price" or tables.exceeds_budget(tables.last_half)):
+            yield Finding(
+                kind,
+                f"{symbol} ({name}) grows without end: its mean rose from {levels[0]:.3g} in the first quarter of the "
+                f"rounds to {levels[3]:.3g} in the last, by more than a factor of {DIVERGING_GROWTH:g}: {remedy}.",
+            )
+
+
+def diverges(series: FloatArray) -> bool:
+    """Whether a queue grows without end: a lot, through all quarters of the run, and hardly slower at the end."""
+    return _diverging(_quarters(series))
+
+
+def _diverging(levels: FloatArray) -> bool:
+    growth = np.diff(levels)
+    fast = levels[3] >= DIVERGING_GROWTH * levels[0] and growth[2] >= DIVERGING_PACE * growth[0]
+    return bool((growth > 0.0).all() and fast)
+
+
+def _quarters(series: FloatArray) -> FloatArray:
+    """Mean of each quarter of the known values; zeros if there are too few of them."""
+    known = series[np.isfinite(series)]
+    if len(known) < ROUNDS_TO_JUDGE:
+        return np.zeros(4)
+    return np.array([part.mean() for part in np.array_split(known, 4)])
+
+
+def _bits(tables: _Tables) -> Iterable[Finding]:
+    """Bits at a limit although the error budget is not met, or bits that jump up and down."""
+    if tables.num_rounds < ROUNDS_TO_JUDGE:
+        return
+    late = tables.last_half
+    on = tables.on[late]
+    bits, most = (np.asarray(tables.by_round(name), dtype=float)[late] for name in ("num_bits", "most_bits"))
+    if not on.any():
+        return
+    if tables.exceeds_budget(late) or diverges(tables.rounds["quantization_queue"]):
+        if (bits[on] == 1).all():
+            yield Finding(
+                "bits-at-one",
+                "all uploads of the last half had 1 bit, the least there is, and the error budget was not met: "
+                f"{tables.larger_budget}.",
+            )
+        elif (bits[on] >= most[on]).all():
+            yield Finding(
+                "bits-at-most",
+                f"all uploads of the last half had as many bits as their links carry, {bits[on].mean():.1f} on "
+                f"average, and the error budget was not met: {tables.larger_budget}.",
+            )
+    if share := oscillation(bits, on):
+        yield Finding(
+            "oscillating-bits",
+            f"bits jumped up and down by {OSCILLATION_BITS:g} or more in {share:.0%} of the rounds of the last half, "
+            f"above 50%: {tables.remedy(f'raise control.slack = {tables.scenario.control.slack:g}')}.",
+        )
+
+
+def oscillation(bits: FloatArray, on: BoolArray) -> float:
+    """The share of rounds [round, client] in which bits jump back and forth; 0 if that is not what most rounds do.
+
+    Each client is compared with its own mean, so that taking turns on unequal links does not count.
+    """
+    counts = np.maximum(on.sum(axis=0), 1)
+    own = np.where(on, bits, 0.0).sum(axis=0) / counts
+    kept = on.any(axis=1)
+    deviations = (np.where(on, bits - own, 0.0).sum(axis=1) / np.maximum(on.sum(axis=1), 1))[kept]
+    steps = np.diff(deviations)
+    if len(steps) < ROUNDS_TO_JUDGE // 2 - 2 or not np.ptp(deviations):
+        return 0.0
+    large = np.abs(steps) >= OSCILLATION_BITS
+    turned = large[1:] & large[:-1] & (np.sign(steps[1:]) != np.sign(steps[:-1]))
+    centred = deviations - deviations.mean()
+    correlation = float((centred[1:] * centred[:-1]).sum() / np.square(centred).sum())
+    share = float(turned.mean())
+    return share if share > 0.5 and correlation < OSCILLATION_CORRELATION else 0.0
+
+
+def _forecasts(tables: _Tables) -> Iterable[Finding]:
+    """Uploads that were lost because they were larger than forecast, and forecasts that were far off in general."""
+    on, lost = tables.on, _lost(tables)
+    sent, expected = (np.asarray(tables.by_round(name), dtype=float)[on] for name in ("payload_bits", "expected_bits"))
+    if not len(sent):
+        return
+    excess = sent / expected - 1.0
+    margin = tables.scenario.codec.safety_margin
+    too_large = lost[on] & (excess > 0.0)
+    if too_large.sum() > MOST_LOST_SHARE * len(sent):
+        enough = (1.0 + margin) * (1.0 + float(np.quantile(excess[too_large], 0.95))) - 1.0
+        yield Finding(
+            "forecast-too-small",
+            f"{_of(int(too_large.sum()), len(sent), 'upload')} missed the deadline because they were larger than "
+            f"forecast, by {excess[too_large].max():.0%} at most, and at most {MOST_LOST_SHARE:.0%} may: raise "
+            f"codec.safety_margin from {margin:g} to {np.ceil(enough * 100.0) / 100.0:g}.",
+        )
+    median = float(np.median(excess))
+    if float(np.median(np.abs(excess))) > MOST_FORECAST_ERROR:
+        remedy = (
+            f"raise codec.safety_margin = {margin:g}"
+            if median > 0.0
+            else f"lower codec.safety_margin = {margin:g}, or use a codec whose sizes are known"
+        )
+        yield Finding(
+            "forecast-wrong",
+            f"uploads differed from their forecast size by {np.median(np.abs(excess)):.0%} in the median, above "
+            f"{MOST_FORECAST_ERROR:.0%}: {remedy}.",
+        )
+
+
+def _missed(tables: _Tables) -> Iterable[Finding]:
+    """Uploads that were lost for another reason than their size."""
+    on, lost = tables.on, _lost(tables)
+    larger = np.asarray(tables.by_round("payload_bits")) > np.asarray(tables.by_round("expected_bits"))
+    count = int((lost & ~larger).sum())
+    if count > MOST_LOST_SHARE * on.sum():
+        deadline_s = tables.scenario.device.deadline_s
+        yield Finding(
+            "lost-uploads",
+            f"{_of(count, int(on.sum()), 'upload')} missed device.deadline_s = {deadline_s:g} or failed, and at most "
+            f"{MOST_LOST_SHARE:.0%} may: raise the deadline"
+            f"{'' if tables.controlled else ', or ' + tables.remedy('')}.",
+        )
+
+
+def _lost(tables: _Tables) -> BoolArray:
+    """Uploads that missed the deadline and were not exempt from it."""
+    missed, arrived = (np.asarray(tables.by_round(name), dtype=bool) for name in ("missed", "arrived"))
+    return tables.on & missed & ~arrived
+
+
+CHECKS: tuple[Callable[[_Tables], Iterable[Finding]], ...] = (
+    _empty_rounds,
+    _left_out,
+    _never_able,
+    _error_budget,
+    _queues,
+    _bits,
+    _forecasts,
+    _missed,
+)
+
+
+def _of(count: int, total: int, noun: str) -> str:
+    return f"{count} of {total} {noun}{'s' * (total != 1)}"
+
+
+def _clients(indices: IntArray, total: int) -> str:
+    """Which clients: their numbers, or the first of them."""
+    named = ", ".join(str(index) for index in indices[:NAMED_CLIENTS])
+    more = f" and {len(indices) - NAMED_CLIENTS} more" if len(indices) > NAMED_CLIENTS else ""
+    return f"{_of(len(indices), total, 'client')} ({named}{more})"
+
+
+def _each(indices: IntArray) -> str:
+    return "it" if len(indices) == 1 else "they"
+
+
+def _its(indices: IntArray) -> str:
+    return "its" if len(indices) == 1 else "their"
+
+
+def gathered(named: Sequence[tuple[str, str, Sequence[Finding]]]) -> list[str]:
+    """One sentence per group and kind of finding over many runs, each given as (group, run, findings).
+
+    The sentence is that of the first run, and says in how many others the same was found.
+    """
+    first: dict[tuple[str, str], tuple[str, str]] = {}
+    count: dict[tuple[str, str], int] = {}
+    totals: dict[str, int] = {}
+    for group, run, findings in named:
+        totals[group] = totals.get(group, 0) + 1
+        for finding in findings:
+            key = (group, finding.kind)
+            first.setdefault(key, (run, finding.message))
+            count[key] = count.get(key, 0) + 1
+    sentences = []
+    for (group, kind), (run, message) in first.items():
+        others = count[group, kind] - 1
+        where = ", ".join(part for part in (group, run if totals[group] > 1 else "") if part)
+        also = f" Also in {others} other run{'s' * (others > 1)}." if others else ""
+        sentences.append(f"{where}: {message}{also}" if where else message + also)
+    return sentences

@@ -1,0 +1,332 @@
+"""Each finding with a made run that shows it, and one that just does not."""
+
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from qccf.rounds.health import Finding, Kind, diverges, gathered, health, jain_index, oscillation, service
+from tests.helpers.made_tables import CLIENTS, ROUNDS, made_scenario, made_tables
+
+N, K = np.arange(ROUNDS)[:, None], np.arange(CLIENTS)[None, :]
+SCENARIO = made_scenario()
+
+
+def findings(rounds=None, clients=None, *settings: str, num_rounds: int = ROUNDS) -> dict[str, str]:
+    found = health(*made_tables(rounds, clients, num_rounds=num_rounds), made_scenario(*settings))
+    assert len({one.kind for one in found}) == len(found), "one sentence per kind"
+    assert all(one.message.endswith(".") and ": " in one.message for one in found), "a sentence with a remedy"
+    return {one.kind: one.message for one in found}
+
+
+def test_a_run_in_which_all_is_well_has_no_findings() -> None:
+    assert findings() == {}
+    assert findings(None, None, "control.form=paper") == {}
+    assert findings(num_rounds=1) == {}
+
+
+def test_tables_of_older_versions_and_empty_ones_have_no_findings() -> None:
+    rounds, clients = made_tables(clients={"participated": False})
+    assert len(health(rounds, clients, SCENARIO)) == 2
+    for name in ("able", "turn", "most_bits"):
+        old = {key: column for key, column in clients.items() if key != name}
+        assert health(rounds, old, SCENARIO) == []
+        assert service(rounds, old, SCENARIO) == (None, None, None, None)
+    assert health({}, {}, SCENARIO) == []
+
+
+def test_empty_rounds() -> None:
+    empty = {"participated": N >= 3}
+    assert findings(None, empty)["empty-rounds"] == (
+        "3 of 40 rounds had no participant although a client could upload, and none should be empty: raise "
+        "device.deadline_s or radio.bandwidth_hz."
+    )
+    assert findings(None, empty | {"able": N >= 3}) == {}, "nobody could upload"
+    assert "empty-rounds" in findings(None, empty | {"able": (N >= 3) | (K == 0)}), "one client is enough"
+
+
+@pytest.mark.parametrize(
+    ("settings", "remedy"),
+    [
+        (["control.form=paper"], 'set control.form = "scale-free".'),
+        (["policy.name=same-size", "control.form=paper"], 'set control.form = "scale-free".'),
+        (["policy.name=principle"], 'use policy.name = "qccf".'),
+        (["policy.name=principle", "control.form=paper"], 'use policy.name = "qccf".'),
+    ],
+)
+def test_the_remedy_depends_on_the_policy(settings: list[str], remedy: str) -> None:
+    sentence = findings(None, {"participated": N >= 3}, *settings)["empty-rounds"]
+    assert sentence.endswith(f"none should be empty: {remedy}")
+
+
+def test_clients_that_never_take_part() -> None:
+    out = {"participated": K >= 2}
+    assert findings(None, out) == {
+        "never-scheduled": "2 of 6 clients (0, 1) never took part, although they could upload in at least 100% of the "
+        "rounds and had 40 turns or more: raise device.deadline_s or radio.bandwidth_hz, so that more channels serve "
+        "them."
+    }
+    assert findings(None, out | {"able": (K >= 2) | (N < 19)}) == {}, "able in less than half of the rounds"
+    assert set(findings(None, out | {"able": (K >= 2) | (N < 20)})) == {"never-scheduled"}
+    assert findings(None, out | {"turn": 0.124}) == {}, "less than five turns"
+    assert set(findings(None, out | {"turn": 0.126})) == {"never-scheduled"}
+    assert (
+        "1 of 6 clients (0) never took part, although it could"
+        in findings(None, {"participated": K > 0})["never-scheduled"]
+    )
+    assert "6 of 6 clients (0, 1, 2, 3, 4 and 1 more)" in findings(None, {"participated": False})["never-scheduled"]
+
+
+def test_clients_that_get_less_than_half_of_their_turns() -> None:
+    behind = {"participated": (K > 0) | (N % 4 == 0)}
+    assert findings(None, behind) == {
+        "left-behind": "1 of 6 clients (0) took part in 25% of its turns at the least, below 50%: raise "
+        "device.deadline_s or radio.bandwidth_hz, so that more channels serve them."
+    }
+    assert findings(None, behind | {"turn": 0.5}) == {}, "half of the turns"
+    assert findings(None, behind | {"participated": (K > 0) | (N % 2 == 0)}) == {}, "half of the turns"
+    assert findings(None, behind | {"able": (K > 0) | (N % 4 == 0)}) == {}, "able in a quarter of the rounds"
+    assert findings(None, {"participated": (K > 0) | (N == 0), "turn": 0.24}) == {}, "less than ten turns"
+    assert set(findings(None, {"participated": (K > 0) | (N == 0), "turn": 0.26})) == {"left-behind"}
+
+
+def test_a_share_of_the_participants_that_was_asked_for_leaves_nobody_behind() -> None:
+    half = {"participated": (N + K) % 5 < 2}
+    assert set(findings(None, half)) == {"left-behind"}
+    assert findings(None, half, "control.share=0.4") == {}
+    assert set(findings(None, half, "control.share=0.4", "control.form=paper")) == {"left-behind"}
+    assert set(findings(None, {"participated": (N + K) % 6 < 1}, "control.share=0.4")) == {"left-behind"}
+
+
+def test_clients_that_can_never_upload() -> None:
+    far = {"able": K < 5, "turn": np.where(K < 5, 1.0, 0.0), "participated": K < 5}
+    assert findings(None, far) == {
+        "never-able": "1 of 6 clients (5) could upload in none of the 40 rounds within device.deadline_s = 0.02: raise "
+        "it, radio.bandwidth_hz or radio.gain_db, or lower device.cycles_per_sample or cell.radius_m."
+    }
+    assert findings(None, far | {"able": (K < 5) | (N == 7)}) == {}
+    exempt = {"able": False, "turn": 0.0, "missed": True}
+    assert findings(None, exempt, "policy.name=no-quantization") == {}, "late uploads that arrive all the same"
+
+
+def test_an_error_budget_that_is_not_met() -> None:
+    assert findings({"aggregate_error": 1.2}) == {
+        "error-budget": "the error of the aggregates was 1.2 times its budget on average, above 1.1: raise "
+        "control.slack = 2, device.deadline_s or radio.bandwidth_hz."
+    }
+    assert findings({"aggregate_error": 1.09}) == {}
+    assert findings({"aggregate_error": 1.2, "error_budget": np.nan}) == {}, "no budget"
+    gaps = np.where(np.arange(ROUNDS) % 2, 1.2, np.nan)
+    assert set(findings({"aggregate_error": gaps, "error_budget": gaps / 1.2})) == {"error-budget"}
+    assert findings({"aggregate_error": 0.0, "error_budget": 0.0}) == {}
+    assert "inf times" in findings({"aggregate_error": 1e-9, "error_budget": 0.0})["error-budget"]
+    paper = findings({"aggregate_error": 1.2}, None, "control.form=paper")["error-budget"]
+    assert paper.endswith('set control.form = "scale-free", or raise control.paper.quantization_budget = 0.03.')
+    other = findings({"aggregate_error": 1.2}, None, "policy.name=principle")["error-budget"]
+    assert other.endswith('use policy.name = "qccf", or raise device.deadline_s or radio.bandwidth_hz.')
+
+
+TIMES = np.arange(200.0)
+NOISE = np.random.default_rng(0).normal(size=200)
+
+
+@pytest.mark.parametrize(
+    "series",
+    [TIMES, 100.0 + TIMES, TIMES + 5.0 * NOISE, TIMES**2, 1.02**TIMES, np.where(TIMES == 0, np.nan, TIMES)],
+    ids=["linear", "linear from a warm start", "linear with noise", "quadratic", "exponential", "unknown at first"],
+)
+def test_series_that_diverge(series: np.ndarray) -> None:
+    assert diverges(series)
+    assert not diverges(series[:19]), "too short to say"
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        np.sqrt(TIMES),
+        np.log1p(TIMES),
+        1.0 - np.exp(-TIMES / 200.0),
+        500.0 + TIMES,
+        200.0 - TIMES,
+        10.0 + NOISE,
+        np.full(200, 3.0),
+        np.where(TIMES > 190, 1000.0, 1.0),
+        np.where(TIMES < 20, 1000.0, 1.0),
+        10.0 + 5.0 * np.sin(TIMES / 5.0),
+        np.full(200, np.nan),
+    ],
+    ids=["root", "log", "settles", "slow", "falls", "noise", "constant", "jump", "transient", "waves", "none"],
+)
+def test_series_that_do_not_diverge(series: np.ndarray) -> None:
+    assert not diverges(series)
+
+
+def test_queues_that_diverge() -> None:
+    grows = np.arange(1.0, ROUNDS + 1.0)
+    paper = "control.form=paper"
+    assert findings({"participation_queue": grows}, None, paper) == {
+        "diverging-participation-queue": "λ1 (participation_queue) grows without end: its mean rose from 5.5 in the "
+        "first quarter of the rounds to 35.5 in the last, by more than a factor of 1.5: set control.form = "
+        '"scale-free", or raise radio.num_channels.'
+    }
+    found = findings({"quantization_queue": grows}, None, paper)
+    assert set(found) == {"diverging-quantization-queue"}
+    assert found["diverging-quantization-queue"].endswith("or raise control.paper.quantization_budget = 0.03.")
+    assert findings({"quantization_queue": np.sqrt(grows)}, None, paper) == {}
+
+
+def test_a_price_of_error_diverges_only_if_the_budget_is_not_met() -> None:
+    grows = np.arange(1.0, ROUNDS + 1.0)
+    assert findings({"error_price": grows}) == {}
+    late = np.where(grows > 20, 1.2, 0.1)
+    assert findings({"error_price": 1.0, "aggregate_error": late}) == {}
+    found = findings({"error_price": grows, "aggregate_error": late})
+    assert set(found) == {"diverging-error-price"}
+    assert "the price of error (error_price) grows without end" in found["diverging-error-price"]
+
+
+def test_bits_that_stay_at_one() -> None:
+    late = np.where(np.arange(ROUNDS) >= 20, 1.2, 0.1)  # the mean over all rounds is within the budget
+    one = {"num_bits": np.where(N >= 20, 1, 3)}
+    assert findings({"aggregate_error": late}, one) == {
+        "bits-at-one": "all uploads of the last half had 1 bit, the least there is, and the error budget was not met: "
+        "raise control.slack = 2, device.deadline_s or radio.bandwidth_hz."
+    }
+    assert findings(None, one) == {}, "the budget is met"
+    assert findings({"aggregate_error": late}, {"num_bits": np.where(N >= 21, 1, 3)}) == {}
+    assert findings({"aggregate_error": late}, one | {"participated": N < 20, "able": N < 20}) == {}
+
+
+def test_bits_that_stay_at_the_most_that_the_links_carry() -> None:
+    grows = {"quantization_queue": np.arange(1.0, ROUNDS + 1.0)}
+    full = {"num_bits": np.where(N >= 20, 6, 3)}
+    found = findings(grows, full, "control.form=paper")
+    assert set(found) == {"diverging-quantization-queue", "bits-at-most"}
+    assert found["bits-at-most"].startswith(
+        "all uploads of the last half had as many bits as their links carry, 6.0 on average, and the error budget was "
+        'not met: set control.form = "scale-free"'
+    )
+    assert findings(None, full, "control.form=paper") == {}
+    assert "bits-at-most" not in findings(grows, {"num_bits": np.where(N >= 21, 6, 3)}, "control.form=paper")
+    short = {"quantization_queue": np.arange(1.0, 20.0)}
+    assert findings(short, {"num_bits": 6}, "control.form=paper", num_rounds=19) == {}
+
+
+def test_bits_that_oscillate() -> None:
+    found = findings(None, {"num_bits": 3 + N % 2})
+    assert found == {
+        "oscillating-bits": "bits jumped up and down by 1 or more in 100% of the rounds of the last half, above 50%: "
+        "raise control.slack = 2."
+    }
+    assert findings(None, {"num_bits": np.where(N < 20, 3 + N % 2, 3)}) == {}, "only at first"
+    paper = findings(None, {"num_bits": 3 + N % 2}, "control.form=paper")["oscillating-bits"]
+    assert paper.endswith('set control.form = "scale-free".')
+
+
+def test_what_does_not_count_as_oscillation() -> None:
+    rng = np.random.default_rng(1)
+    everybody = np.ones((40, 6), dtype=bool)
+    assert oscillation(3.0 + np.arange(40)[:, None] % 2 + np.zeros((1, 6)), everybody) == 1.0
+    assert oscillation(3.0 + np.arange(40)[:, None] % 2 * (K < 5), everybody) == 0.0, "less than one bit on average"
+    some = 5.0 + 3.0 * np.where(np.arange(40) < 18, (-1.0) ** np.arange(40), 0.0)[:, None]
+    assert oscillation(some + np.zeros((1, 6)), everybody) == 0.0, "in less than half of the rounds"
+    assert oscillation(3.0 + np.arange(40)[:, None] // 2 + np.zeros((1, 6)), everybody) == 0.0, "they climb"
+    for _ in range(20):
+        fading = np.round(4.0 + 3.0 * rng.normal(size=(40, 1))) + np.zeros((1, 6))
+        assert oscillation(fading, everybody) == 0.0, "jumps at random"
+    turns = (np.arange(40)[:, None] + K) % 2 == 0
+    assert oscillation(np.where(turns, 3.0 + 3.0 * (K % 2), 0.0), turns) == 0.0, "taking turns on unequal links"
+    assert oscillation(np.zeros((40, 6)), np.zeros((40, 6), dtype=bool)) == 0.0
+
+
+def test_uploads_that_are_lost_because_they_are_larger_than_forecast() -> None:
+    large = (K == 0) & (N < 4)
+    sizes = {"missed": large, "arrived": ~large, "payload_bits": np.where(large, 1.2e6, 1e6)}
+    assert findings(None, sizes) == {
+        "forecast-too-small": "4 of 240 uploads missed the deadline because they were larger than forecast, by 20% at "
+        "most, and at most 1% may: raise codec.safety_margin from 0.05 to 0.26."
+    }
+    assert findings(None, sizes | {"missed": False, "arrived": True}) == {}, "they arrived in time"
+    few = (K == 0) & (N < 2)
+    assert findings(None, sizes | {"missed": few, "arrived": ~few}) == {}, "less than one in a hundred"
+
+
+def test_forecasts_that_are_far_off() -> None:
+    assert findings(None, {"payload_bits": 0.7e6}) == {
+        "forecast-wrong": "uploads differed from their forecast size by 30% in the median, above 20%: lower "
+        "codec.safety_margin = 0.05, or use a codec whose sizes are known."
+    }
+    assert findings(None, {"payload_bits": 1.3e6})["forecast-wrong"].endswith("raise codec.safety_margin = 0.05.")
+    assert findings(None, {"payload_bits": 0.81e6}) == {}
+    assert findings(None, {"payload_bits": np.where(K < 2, 0.5e6, 1e6)}) == {}, "a minority"
+
+
+def test_uploads_that_miss_the_deadline() -> None:
+    late = (K == 0) & (N < 4)
+    lost = {"missed": late, "arrived": ~late}
+    assert findings(None, lost) == {
+        "lost-uploads": "4 of 240 uploads missed device.deadline_s = 0.02 or failed, and at most 1% may: raise the "
+        "deadline."
+    }
+    principle = findings(None, lost, "policy.name=principle")["lost-uploads"]
+    assert principle.endswith('raise the deadline, or use policy.name = "qccf".')
+    few = (K == 0) & (N < 2)
+    assert findings(None, {"missed": few, "arrived": ~few}) == {}
+    assert findings(None, {"missed": late, "arrived": True}, "policy.name=no-quantization") == {}, "exempt"
+
+
+def test_service_by_hand() -> None:
+    """Client 0 takes 10 of its 20 turns, the five others all 20: shares 0.5 and 1, so Jain's index is 5.5²/(6·5.25)."""
+    rounds, clients = made_tables(
+        {"aggregate_error": np.where(np.arange(ROUNDS) == 0, np.nan, 0.5)},
+        {"turn": 0.5, "participated": (N % 2 == 0) & ((K > 0) | (N % 4 == 0)), "able": N % 4 != 3},
+    )
+    found = service(rounds, clients, SCENARIO)
+    assert found.error_ratio == pytest.approx(0.5)
+    assert found.participation_ratio == pytest.approx((10 + 5 * 20) / (6 * 20))
+    assert found.jain == pytest.approx(5.5**2 / (6 * 5.25))
+    assert found.empty_rounds == 10
+
+
+def test_service_without_budget_turns_or_participants() -> None:
+    none = service(*made_tables({"error_budget": np.nan}, {"turn": 0.0, "able": False}), SCENARIO)
+    assert none == (None, None, None, 0)
+    idle = service(*made_tables(None, {"participated": False}), SCENARIO)
+    assert idle == (0.5, 0.0, None, ROUNDS)
+    raw = service(*made_tables({"aggregate_error": 0.0, "error_budget": np.nan}), SCENARIO)
+    assert raw.error_ratio is None
+    exact = service(*made_tables({"aggregate_error": 0.0, "error_budget": 0.0}), SCENARIO)
+    assert exact.error_ratio == 0.0
+    part = service(*made_tables(None, {"turn": np.where(K < 3, 1.0, 0.0)}), SCENARIO)
+    assert part.jain == pytest.approx(1.0), "only clients that had turns count"
+
+
+def test_jain_index() -> None:
+    assert jain_index(np.array([2.0, 2.0, 2.0])) == pytest.approx(1.0)
+    assert jain_index(np.array([5.0, 0.0, 0.0, 0.0])) == pytest.approx(0.25)
+    assert jain_index(np.zeros(3)) is None
+    assert jain_index(np.empty(0)) is None
+
+
+def test_sentences_of_many_runs_are_gathered_by_group_and_kind() -> None:
+    empty, late = (
+        Finding("empty-rounds", "3 rounds were empty: act."),
+        Finding("lost-uploads", "5 uploads were late: act."),
+    )
+    other = Finding("empty-rounds", "9 rounds were empty: act.")
+    assert gathered([("", "seed 0", [empty, late])]) == [empty.message, late.message]
+    assert gathered([("qccf", "seed 0", []), ("qccf", "seed 1", [])]) == []
+    assert gathered([("qccf", "seed 0", [late]), ("mine", "seed 0", [late])]) == [
+        "qccf: 5 uploads were late: act.",
+        "mine: 5 uploads were late: act.",
+    ]
+    several = [("qccf", "seed 0", []), ("qccf", "seed 1", [empty]), ("qccf", "seed 2", [other, late])]
+    assert gathered([*several, ("qccf", "seed 3", [other])]) == [
+        "qccf, seed 1: 3 rounds were empty: act. Also in 2 other runs.",
+        "qccf, seed 2: 5 uploads were late: act.",
+    ]
+
+
+def test_every_finding_is_explained(request: pytest.FixtureRequest) -> None:
+    page = (request.config.rootpath / "docs" / "health.md").read_text(encoding="utf-8")
+    assert [kind for kind in get_args(Kind) if f"`{kind}`" not in page] == []
