@@ -218,4 +218,4 @@ def _result_row(runs: Sequence[Run]) -> list[str]:
 def _mean_shown(runs: Sequence[Run], name: str) -> str:
     """The mean of a number in the summaries; a dash where no run has it, as in runs of older versions."""
     known = [float(run.summary[name]) for run in runs if run.summary.get(name) is not None]
-    return f"{known[0]:.3g}" if known else "–"
+    return f"{sum(known) / len(known):.3g}" if known else "–"
