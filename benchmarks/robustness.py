@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,21 +19,10 @@ from typing import Any
 import numpy as np
 
 import qccf
-from qccf.control.bound import aggregation_weights
-from qccf.core.contracts import (
-    BoolArray,
-    Constants,
-    Decision,
-    FloatArray,
-    Observation,
-    Outcome,
-    Policy,
-    PolicyState,
-    Statistics,
-)
+from qccf.core.contracts import FloatArray
 from qccf.core.files import write_text_whole
-from qccf.devices.cost import slowest_frequency_hz, training_cycles
-from qccf.quantization.costs import expected_errors, most_bits, payload_bits
+from qccf.rounds.health import jain_index
+from qccf.rounds.run import Run
 from qccf.rounds.setup import build_rules, scenario_codec
 from qccf.runtimes.planner import run_rounds
 from support.scenario_bank import BankScenario, BankSource, named_scenarios, scenarios
@@ -57,140 +46,56 @@ SAME = 1e-6
 """Relative differences below this do not make a baseline better."""
 
 
-def able_clients(observation: Observation, constants: Constants) -> BoolArray:
-    """Clients that could upload with one bit on their best channel, had they every channel to themselves."""
-    statistics = observation.statistics
-    clients = np.arange(observation.num_clients)
-    with np.errstate(divide="ignore"):
-        upload_s = payload_bits(1, clients, statistics, constants) / observation.rates_bps.max(axis=1)
-    cycles = training_cycles(statistics.dataset_sizes, constants)
-    return np.isfinite(slowest_frequency_hz(cycles, upload_s, constants))
+def metrics(run: Run) -> dict[str, Any]:
+    """The run in figures. Errors are means over rounds in which something arrived."""
+    able, arrived, on = (run.by_round(name) for name in ("able", "arrived", "participated"))
+    uploads, fair = arrived.sum(axis=0), run.by_round("turn").sum(axis=0)
+    often = able.mean(axis=0) >= ABLE_SHARE
+    used = arrived.any(axis=1)
+    errors, budgets = run.round_columns["aggregate_error"][used], error_budgets(run)[used]
+    ratios = np.divide(errors, budgets, out=np.where(errors > 0.0, np.inf, 0.0), where=budgets > 0.0)
+    return {
+        "rounds": run.num_rounds,
+        "empty_though_able": int((able.any(axis=1) & ~on.any(axis=1)).sum()),
+        "rounds_somebody_able": int(able.any(axis=1).sum()),
+        "able_share": able.mean(axis=0).round(4).tolist(),
+        "uploads": uploads.tolist(),
+        "fair_uploads": fair.round(2).tolist(),
+        "least_fair_share": float((uploads[often] / fair[often]).min()) if often.any() else None,
+        "fairness": jain_index(uploads[fair > 0.0] / fair[fair > 0.0]),
+        "participation": float(arrived.mean()),
+        "missed": int(run.client_columns["missed"].sum()),
+        "energy_j": float(run.energy_j[-1]),
+        "mean_error": float(errors.mean()) if used.any() else None,
+        "error_to_budget": float(ratios.mean()) if used.any() else None,
+        "mean_bits": run.mean_upload_bits() if on.any() else None,
+        "findings": sorted({finding.kind for finding in run.findings}),
+    }
 
 
-def least_errors(decision: Decision, observation: Observation, constants: Constants) -> FloatArray:
-    """The error of each participant with as many bits as its channel carries in time; 0 for the others."""
-    errors = np.zeros(observation.num_clients)
-    rows = np.flatnonzero(decision.participates)
-    if len(rows):
-        c, s = constants, observation.statistics
-        time_left_s = c.deadline_s - training_cycles(s.dataset_sizes, c) / c.frequency_max_hz
-        rates_bps = observation.rates_bps[np.arange(len(time_left_s)), np.maximum(decision.channels, 0)]
-        most = most_bits((rates_bps * time_left_s)[:, None], s, c)[rows, 0].astype(np.int64)
-        errors[rows] = expected_errors(s, c)[rows, np.maximum(most, 1) - 1]
-    return errors
-
-
-def error_budget(decision: Decision, observation: Observation, constants: Constants, weights: FloatArray) -> float:
-    """The round's error budget: the policy's own, or DEFAULT_SLACK times the least error of its participants."""
-    targets = decision.targets
-    if targets is None:
-        return DEFAULT_SLACK * float(np.square(weights) @ least_errors(decision, observation, constants))
-    return max(targets.slack * float(np.square(weights) @ targets.least_errors), targets.tolerated_error)
-
-
-def upload_errors(table: FloatArray, decision: Decision) -> FloatArray:
-    """Each participant's expected error from a table [client, q - 1]; 0 for 32-bit floats and for absent clients."""
-    if decision.raw:
-        return np.zeros(len(table))
-    chosen = table[np.arange(len(table)), np.maximum(decision.num_bits, 1) - 1]
-    return np.where(decision.participates, chosen, 0.0)
-
-
-def fairness(values: FloatArray) -> float:
-    """Jain's index of these values: 1 if all are equal, 1/n if one has everything; NaN if all are 0."""
-    total_sq = len(values) * float(np.square(values).sum())
-    return float(values.sum() ** 2 / total_sq) if total_sq > 0.0 else float("nan")
-
-
-class Recorder:
-    """A policy that asks another one and keeps what the criteria need of each round."""
-
-    def __init__(self, policy: Policy, source: BankSource, constants: Constants) -> None:
-        self._policy, self._source, self._constants = policy, source, constants
-        self._observation: Observation | None = None
-        self.rounds: list[dict[str, Any]] = []
-        self.decision_s = 0.0
-
-    def init(self, statistics: Statistics) -> PolicyState:
-        return self._policy.init(statistics)
-
-    def decide(self, state: PolicyState, observation: Observation, rng: np.random.Generator) -> Decision:
-        self._observation = observation = self._source.with_errors(observation)
-        started = time.perf_counter()
-        decision = self._policy.decide(state, observation, rng)
-        self.decision_s += time.perf_counter() - started
-        return decision
-
-    def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
-        observation = self._observation
-        assert observation is not None
-        statistics = observation.statistics
-        able = able_clients(observation, self._constants)
-        weights = aggregation_weights(outcome.arrived, statistics.dataset_sizes)
-        known = upload_errors(expected_errors(statistics, self._constants), decision)
-        true = upload_errors(self._source.values(len(self.rounds)).errors, decision)
-        self.rounds.append(
-            {
-                "able": able,
-                "turn": np.where(able, min(1.0, observation.num_channels / max(int(able.sum()), 1)), 0.0),
-                "participates": decision.participates,
-                "arrived": outcome.arrived,
-                "missed": int(outcome.missed.sum()),
-                "energy_j": float(outcome.energy_j.sum()),
-                "error": float(np.square(weights) @ true),
-                "known_error": float(np.square(weights) @ known),
-                "budget": error_budget(decision, observation, self._constants, weights),
-                "bits": decision.num_bits[decision.participates],
-            }
-        )
-        if statistics.upload_errors is not None and outcome.statistics.upload_errors is None:
-            outcome = replace(outcome, statistics=replace(outcome.statistics, upload_errors=statistics.upload_errors))
-        return self._policy.update(state, decision, outcome)
-
-    def metrics(self) -> dict[str, Any]:
-        """The run in figures. Ratios and errors are means over rounds in which something arrived."""
-
-        def column(name: str) -> Any:
-            return np.array([row[name] for row in self.rounds])
-
-        able, arrived = column("able"), column("arrived")
-        used = arrived.any(axis=1)
-        uploads, fair = arrived.sum(axis=0), column("turn").sum(axis=0)
-        often = able.mean(axis=0) >= ABLE_SHARE
-        ratios = column("known_error")[used] / np.maximum(column("budget")[used], 1e-300)
-        bits = np.concatenate([row["bits"] for row in self.rounds])
-        return {
-            "rounds": len(self.rounds),
-            "empty_though_able": int((able.any(axis=1) & ~column("participates").any(axis=1)).sum()),
-            "rounds_somebody_able": int(able.any(axis=1).sum()),
-            "able_share": able.mean(axis=0).round(4).tolist(),
-            "uploads": uploads.tolist(),
-            "fair_uploads": fair.round(2).tolist(),
-            "least_fair_share": float((uploads[often] / fair[often]).min()) if often.any() else None,
-            "fairness": _number(fairness(uploads[able.any(axis=0)].astype(float))),
-            "participation": float(arrived.mean()),
-            "missed": int(column("missed").sum()),
-            "energy_j": float(column("energy_j").sum()),
-            "mean_error": float(column("error")[used].mean()) if used.any() else None,
-            "error_to_budget": float(ratios.mean()) if used.any() else None,
-            "mean_bits": float(bits.mean()) if len(bits) else None,
-            "decision_ms": 1e3 * self.decision_s / len(self.rounds),
-        }
-
-
-def _number(value: float) -> float | None:
-    return value if np.isfinite(value) else None
+def error_budgets(run: Run) -> FloatArray:
+    """Each round's error budget: the policy's own, or DEFAULT_SLACK times the least error of its participants."""
+    own = np.asarray(run.round_columns["error_budget"], dtype=float)
+    if np.isfinite(own).any():
+        return own
+    sent = np.where(run.by_round("arrived"), run.dataset_sizes, 0.0)
+    weights = sent / np.maximum(sent.sum(axis=1, keepdims=True), 1.0)
+    table = run.statistics_columns["upload_errors"]
+    most = np.maximum(run.client_columns["most_bits"], 1)
+    least = table[np.arange(len(table)), most - 1].reshape(weights.shape)
+    return np.asarray(DEFAULT_SLACK * (np.square(weights) * least).sum(axis=1))
 
 
 def play(one: BankScenario, policy: str, changes: Mapping[str, Any]) -> dict[str, Any]:
     """One policy through all rounds of a scenario, by the round code of `qccf plan`."""
+    return metrics(planned(one, policy, changes))
+
+
+def planned(one: BankScenario, policy: str, changes: Mapping[str, Any]) -> Run:
     scenario = one.scenario({**changes, "policy.name": policy, "no_quantization.enforce_deadline": True})
     world = one.world()
     source = BankSource(scenario, one.clients, world.dataset_sizes)
-    rules = build_rules(scenario, scenario_codec(scenario))
-    recorder = Recorder(rules.policy, source, rules.constants)
-    run_rounds(world, replace(rules, policy=recorder), source, scenario)
-    return recorder.metrics()
+    return run_rounds(world, build_rules(scenario, scenario_codec(scenario)), source, scenario)
 
 
 def planned_runs(
@@ -271,10 +176,10 @@ def compute(task: Task) -> str:
     runs = task.done()
     for label, policy, changes in task.missing():
         try:
-            metrics = play(task.one, policy, multiplied(task.one, changes, label))
+            found = play(task.one, policy, multiplied(task.one, changes, label))
         except Exception as error:
             raise RuntimeError(f"{task.one.name}, {label}: {type(error).__name__}: {error}") from error
-        runs[label] = {"key": task.key(label), **metrics}
+        runs[label] = {"key": task.key(label), **found}
         content = {"scenario": task.one.to_json(), "form": task.form, "runs": runs}
         write_text_whole(task.path, json.dumps(content, indent=1))
     return task.one.name

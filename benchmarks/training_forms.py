@@ -13,12 +13,12 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.robustness import fairness
 from qccf.cli.queue_view import print_outcome, run_with_view
 from qccf.core.intervals import Estimate, estimate
 from qccf.jobs.local import LocalEngine
 from qccf.jobs.training import TrainingJob, training_job
 from qccf.learning.datasets import data_folder
+from qccf.rounds.health import jain_index
 from qccf.rounds.run import Run
 from qccf.rounds.run_folder import read_run
 from qccf.settings.loading import Scenario, read_settings, scenario_from_dict, with_settings
@@ -101,7 +101,7 @@ def measures(run: Run) -> dict[str, float]:
         "accuracy": 100.0 * run.final_accuracy(),
         "energy": float(run.energy_j[-1]),
         "participation": 100.0 * float(run.by_round("arrived").mean()),
-        "fairness": fairness(uploads),
+        "fairness": jain_index(uploads) or float("nan"),
         "bits": run.mean_upload_bits(),
         "empty": float((run.by_round("participated").sum(axis=1) == 0).sum()),
     }

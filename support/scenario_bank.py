@@ -4,20 +4,19 @@
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from qccf.core.contracts import MAX_NUM_BITS, FloatArray, Observation, Statistics
+from qccf.core.contracts import FloatArray, Statistics
 from qccf.core.errors import InfeasibleError
 from qccf.core.streams import stream
 from qccf.core.units import db_to_linear, linear_to_db
 from qccf.learning.results import Flat, LocalStatistics
-from qccf.quantization.protocol import Codec, Forecast, Vector
+from qccf.quantization.protocol import Forecast
 from qccf.quantization.registry import CODECS, build_codec
-from qccf.quantization.uniform import block_ranges
 from qccf.rounds.round import OpenRound, ServerState
 from qccf.rounds.uplink import Upload
 from qccf.rounds.world import World, build_world, draw_dataset_sizes
@@ -109,30 +108,9 @@ def vector_shape(codec_name: str, tail: float, seed: int) -> Shape:
     values = np.random.default_rng(seed).standard_t(tail, SAMPLE_SIZE)
     vector = (values / np.sqrt(np.mean(np.square(values)))).astype(np.float32)
     forecast = codec.forecast(vector)
-    errors = getattr(forecast, "errors", None)
-    if errors is None:
-        errors = rounding_errors(vector, value_scales(codec, vector))
+    assert forecast.errors is not None
     bits = None if forecast.bits is None else np.maximum.accumulate(forecast.bits) / SAMPLE_SIZE
-    return Shape(errors / SAMPLE_SIZE, bits, forecast.error_scale / SAMPLE_SIZE, float(np.abs(vector).max()))
-
-
-def value_scales(codec: Codec, vector: Vector) -> FloatArray:
-    """The range or scale that each value of the vector is quantized with."""
-    bounds = codec.bounds  # type: ignore[attr-defined]
-    scales = block_ranges(vector, bounds) if codec.affine else codec._scales(vector)  # type: ignore[attr-defined]
-    return np.repeat(scales.astype(float), np.diff(bounds))
-
-
-def rounding_errors(vector: Vector, scales: FloatArray) -> FloatArray:
-    """Expected squared error for q = 1 … MAX_NUM_BITS of unbiased rounding: Σ step²·r·(1 - r), r the fraction."""
-    errors = np.zeros(MAX_NUM_BITS)
-    magnitudes = np.abs(vector.astype(float))
-    for q in range(1, MAX_NUM_BITS + 1):
-        steps = scales / (2.0**q - 1.0)
-        exact = np.divide(magnitudes, steps, out=np.zeros_like(steps), where=steps > 0.0)
-        rest = exact - np.floor(exact)
-        errors[q - 1] = np.sum(np.square(steps) * rest * (1.0 - rest))
-    return errors
+    return Shape(forecast.errors / SAMPLE_SIZE, bits, forecast.error_scale / SAMPLE_SIZE, float(np.abs(vector).max()))
 
 
 @dataclass(frozen=True)
@@ -160,10 +138,9 @@ class BankSource:
         self._variances = np.exp(clients.client_spread * rng.standard_normal(count))
         self._weights = np.exp(0.1 * clients.client_spread * rng.standard_normal(count))
         name = scenario.codec.name
-        self._relative = scenario_is_relative(name)
+        self._relative = build_codec(name, 2, [2]).relative
         shapes = [vector_shape(name, clients.tail, seed) for seed in range(NUM_SHAPES)]
         self._shapes = [shapes[k] for k in rng.integers(0, NUM_SHAPES, count)]
-        self._last_errors = self.values(0).errors
 
     def values(self, round_index: int) -> ClientValues:
         """The values of a round for all clients."""
@@ -219,30 +196,12 @@ class BankSource:
             float(now.weight_ranges[client]),
             float(now.losses[client]),
         )
-        self._last_errors[client] = now.errors[client]
-        forecast = _forecast(
-            float(now.error_scales[client]), None if now.bits is None else now.bits[client], now.errors[client]
-        )
+        bits = None if now.bits is None else now.bits[client]
+        forecast = Forecast(float(now.error_scales[client]), bits, now.errors[client])
         return Upload(None, size_bits, statistics, forecast)
-
-    def with_errors(self, observation: Observation) -> Observation:
-        """The observation with each client's last table of errors, where the round does not carry it."""
-        if observation.statistics.upload_errors is not None:
-            return observation
-        known = replace(observation.statistics, upload_errors=self._last_errors.copy())
-        return replace(observation, statistics=known)
 
     def evaluate(self, weights: Flat | None, round_index: int) -> tuple[float, float]:
         return np.nan, np.nan
-
-
-def _forecast(error_scale: float, bits: FloatArray | None, errors: FloatArray) -> Forecast:
-    more: dict[str, Any] = {"errors": errors} if "errors" in {one.name for one in fields(Forecast)} else {}
-    return Forecast(error_scale, bits, **more)
-
-
-def scenario_is_relative(codec_name: str) -> bool:
-    return bool(build_codec(codec_name, 2, [2]).relative)
 
 
 def named_scenarios() -> Iterator[BankScenario]:

@@ -10,27 +10,18 @@ import pytest
 
 from benchmarks import robustness
 from benchmarks.robustness import (
-    Recorder,
     Task,
-    able_clients,
     code_digest,
     compute,
     dominates,
-    error_budget,
-    fairness,
-    least_errors,
+    metrics,
     multiplied,
+    planned,
     planned_runs,
     play,
-    upload_errors,
     verdicts,
 )
-from qccf.core.contracts import MAX_NUM_BITS, Constants, Decision, Observation, Targets
-from qccf.devices.cost import settle
-from qccf.quantization.costs import payload_bits
-from qccf.rounds.setup import build_rules, scenario_codec
-from qccf.runtimes.planner import run_rounds
-from support.problems import CONSTANTS, random_problem
+from qccf.rounds.run import Run
 from support.scenario_bank import BankScenario, BankSource, named_scenarios
 
 ROUNDS = 8
@@ -42,143 +33,61 @@ def small(**changes: Any) -> BankScenario:
     return replace(one, settings=one.settings | {"federation": federation} | changes)
 
 
-def in_time(observation: Observation, constants: Constants, client: int, channel: int, num_bits: int) -> bool:
-    """Whether this upload is on time at the highest frequency."""
-    off = np.full(observation.num_clients, -1)
-    channels, bits = off.copy(), np.zeros_like(off)
-    channels[client], bits[client] = channel, num_bits
-    frequencies = np.where(channels >= 0, constants.frequency_max_hz, 0.0)
-    return bool(settle(Decision(channels, bits, frequencies), observation, constants).arrived[client])
+def planned_and_judged(one: BankScenario, policy: str) -> tuple[Run, BankSource, dict[str, Any]]:
+    run = planned(one, policy, {})
+    return run, BankSource(run.scenario, one.clients, run.dataset_sizes), metrics(run)
 
 
-def observations() -> list[tuple[Observation, Constants]]:
-    """Random rounds in which some links are too slow."""
-    rng = np.random.default_rng(5)
-    found = []
-    for _ in range(12):
-        problem = random_problem(rng)
-        found.append((replace(problem.observation, rates_bps=problem.rates_bps * 0.4), problem.constants))
-    return found
-
-
-def test_a_client_is_able_if_some_channel_carries_one_bit_in_time() -> None:
-    seen = []
-    for observation, constants in observations():
-        tried = [
-            any(in_time(observation, constants, i, c, 1) for c in range(observation.num_channels))
-            for i in range(observation.num_clients)
-        ]
-        assert able_clients(observation, constants).tolist() == tried
-        seen += tried
-    assert 0.1 < np.mean(seen) < 0.9
-
-
-def test_the_least_error_is_that_of_the_most_bits_in_time_on_the_clients_own_channel() -> None:
-    checked = 0
-    for observation, constants in observations():
-        count = observation.num_clients
-        table = np.random.default_rng(1).random((count, MAX_NUM_BITS))
-        observation = replace(observation, statistics=replace(observation.statistics, upload_errors=table))
-        channels = np.where(np.arange(count) < observation.num_channels, np.arange(count), -1)
-        decision = Decision(channels, np.where(channels >= 0, 1, 0), np.zeros(count))
-        errors = least_errors(decision, observation, constants)
-        for i in range(count):
-            bits = [q for q in range(1, MAX_NUM_BITS + 1) if in_time(observation, constants, i, int(channels[i]), q)]
-            if channels[i] < 0:
-                assert errors[i] == 0.0
-            elif bits:
-                assert errors[i] == table[i, max(bits) - 1]
-                checked += 1
-    assert checked > 10
-
-
-def test_the_budget_is_the_policys_own_or_twice_the_least_error() -> None:
-    observation, constants = observations()[0]
-    count = observation.num_clients
-    channels = np.where(np.arange(count) == 0, 0, -1)
-    decision = Decision(channels, np.where(channels >= 0, 1, 0), np.zeros(count))
-    weights = np.where(channels >= 0, 0.5, 0.0)
-    least = least_errors(decision, observation, constants)[0]
-    assert error_budget(decision, observation, constants, weights) == pytest.approx(2.0 * 0.25 * least)
-    own = Targets(np.ones(count), np.full(count, 3.0), 4.0, 1.0, np.ones(count), 1.0)
-    assert error_budget(replace(decision, targets=own), observation, constants, weights) == 4.0 * 0.25 * 3.0
-    tolerant = replace(own, tolerated_error=7.0)
-    assert error_budget(replace(decision, targets=tolerant), observation, constants, weights) == 7.0
-
-
-def test_errors_are_read_at_the_chosen_bits_and_floats_have_none() -> None:
-    table = np.arange(3.0 * MAX_NUM_BITS).reshape(3, MAX_NUM_BITS)
-    decision = Decision(np.array([1, -1, 0]), np.array([4, 0, 1]), np.ones(3))
-    assert upload_errors(table, decision).tolist() == [3.0, 0.0, 2.0 * MAX_NUM_BITS]
-    assert upload_errors(table, replace(decision, raw=True)).tolist() == [0.0, 0.0, 0.0]
-
-
-def test_jains_index() -> None:
-    assert fairness(np.array([5.0, 5.0, 5.0])) == 1.0
-    assert fairness(np.array([7.0, 0.0, 0.0, 0.0])) == 0.25
-    assert fairness(np.array([1.0, 3.0])) == pytest.approx(16.0 / 20.0)
-    assert np.isnan(fairness(np.zeros(3)))
-
-
-def test_the_recorded_figures_are_those_of_the_ledger() -> None:
-    one = small()
-    scenario = one.scenario({"policy.name": "channel-allocate"})
-    world = one.world()
-    source = BankSource(scenario, one.clients, world.dataset_sizes)
-    rules = build_rules(scenario, scenario_codec(scenario))
-    recorder = Recorder(rules.policy, source, rules.constants)
-    run = run_rounds(world, replace(rules, policy=recorder), source, scenario)
-    found = recorder.metrics()
-    arrived = run.by_round("arrived")
+def test_the_figures_are_those_of_a_loop_over_the_rounds() -> None:
+    run, source, found = planned_and_judged(small(), "channel-allocate")
+    arrived, bits, sizes = run.by_round("arrived"), run.by_round("num_bits"), run.dataset_sizes
     assert found["rounds"] == ROUNDS
-    assert found["energy_j"] == pytest.approx(run.energy_j[-1])
-    assert found["participation"] == pytest.approx(arrived.mean())
+    assert found["energy_j"] == pytest.approx(run.round_columns["energy_j"].sum())
+    assert found["participation"] == pytest.approx(arrived.sum() / (5 * ROUNDS))
     assert found["uploads"] == arrived.sum(axis=0).tolist()
-    assert found["missed"] == run.client_columns["missed"].sum()
-    assert found["mean_bits"] == pytest.approx(run.mean_upload_bits())
+    assert found["missed"] == run.round_columns["missed"].sum()
     assert found["empty_though_able"] == 0
     assert found["able_share"] == [1.0] * 5
-    assert found["fair_uploads"] == pytest.approx([3.0 / 5.0 * ROUNDS] * 5)
-    assert found["least_fair_share"] == pytest.approx(arrived.sum(axis=0).min() / (3.0 / 5.0 * ROUNDS))
-    sizes, bits = world.dataset_sizes, run.by_round("num_bits")
+    fair = 3.0 / 5.0 * ROUNDS
+    assert found["fair_uploads"] == pytest.approx([fair] * 5)
+    assert found["least_fair_share"] == pytest.approx(arrived.sum(axis=0).min() / fair)
+    counts = arrived.sum(axis=0)
+    assert found["fairness"] == pytest.approx(counts.sum() ** 2 / (5.0 * (counts**2).sum()))
     errors = []
+    last = source.values(0).errors.copy()  # what each client reported last
     for n in range(ROUNDS):
         on = np.flatnonzero(arrived[n])
-        weights = sizes[on] / sizes[on].sum()
-        errors.append(np.sum(weights**2 * source.values(n).errors[on, bits[n, on] - 1]))
+        errors.append(np.sum((sizes[on] / sizes[on].sum()) ** 2 * last[on, bits[n, on] - 1]))
+        last[on] = source.values(n).errors[on]
     assert found["mean_error"] == pytest.approx(np.mean(errors))
     assert found["error_to_budget"] == pytest.approx(1.0 / robustness.DEFAULT_SLACK)  # it sends the most bits
 
 
-class Nobody:
-    """A policy that never schedules anybody."""
-
-    def init(self, statistics: Any) -> dict[str, Any]:
-        return {}
-
-    def decide(self, state: Any, observation: Observation, rng: Any) -> Decision:
-        count = observation.num_clients
-        return Decision(np.full(count, -1), np.zeros(count, dtype=np.int64), np.zeros(count))
-
-    def update(self, state: Any, decision: Any, outcome: Any) -> dict[str, Any]:
-        return {}
+def test_a_policys_own_budget_counts() -> None:
+    run, _, found = planned_and_judged(small(), "qccf")
+    errors, budgets = run.round_columns["aggregate_error"], run.round_columns["error_budget"]
+    assert found["error_to_budget"] == pytest.approx(np.mean(errors / budgets))
+    assert found["mean_error"] == pytest.approx(np.mean(errors))
 
 
-def test_empty_rounds_are_counted_where_somebody_could_upload() -> None:
-    for deadline_s, able in ((0.02, ROUNDS), (1e-4, 0)):
-        one = small()
-        scenario = one.scenario()
-        world = one.world()
-        source = BankSource(scenario, one.clients, world.dataset_sizes)
-        rules = build_rules(scenario, scenario_codec(scenario))
-        constants = replace(rules.constants, deadline_s=deadline_s)
-        recorder = Recorder(Nobody(), source, constants)
-        run_rounds(world, replace(rules, policy=recorder, constants=constants), source, scenario)
-        found = recorder.metrics()
-        assert (found["empty_though_able"], found["rounds_somebody_able"]) == (able, able)
-        assert found["least_fair_share"] == (0.0 if able else None)
-        assert found["mean_error"] is None
-        json.dumps(found, allow_nan=False)
+def test_floats_have_no_error_and_an_unattainable_deadline_no_participant() -> None:
+    plenty = small(device={"deadline_s": 10.0, "cycles_per_sample": 1000})
+    _, _, found = planned_and_judged(plenty, "no-quantization")
+    assert (found["mean_error"], found["error_to_budget"]) == (0.0, 0.0)
+    assert found["participation"] == pytest.approx(3.0 / 5.0)
+    _, _, found = planned_and_judged(small(), "no-quantization")
+    assert found["empty_though_able"] == ROUNDS
+    assert (found["mean_error"], found["error_to_budget"], found["mean_bits"]) == (None, None, None)
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_round_in_which_nobody_is_able_is_not_an_empty_one() -> None:
+    hard = small(device={"deadline_s": 0.0073, "cycles_per_sample": 1000}, codec={"name": "model"})
+    run, _, found = planned_and_judged(hard, "qccf")
+    able = run.by_round("able")
+    assert 0 < found["rounds_somebody_able"] == able.any(axis=1).sum() < ROUNDS
+    assert not run.by_round("participated")[~able.any(axis=1)].any()
+    assert found["empty_though_able"] == 0
 
 
 def result(**values: Any) -> dict[str, Any]:
@@ -256,12 +165,3 @@ def test_a_finished_scenario_is_not_computed_again_until_something_changes(tmp_p
 
 def test_the_digest_of_a_baseline_does_not_depend_on_the_controller() -> None:
     assert code_digest(True) != code_digest(False)
-
-
-def test_sizes_with_one_bit_are_the_smallest() -> None:
-    """`able_clients` assumes it, for every codec."""
-    for codec in ("model", "update+entropy", "block+entropy"):
-        one = small(codec={"name": codec})
-        statistics = BankSource(one.scenario(), one.clients, one.world().dataset_sizes).initial_statistics()
-        sizes = [payload_bits(q, np.arange(5), statistics, CONSTANTS) for q in range(1, MAX_NUM_BITS + 1)]
-        assert (np.diff(sizes, axis=0) >= 0.0).all()
