@@ -53,7 +53,7 @@ def metrics(run: Run) -> dict[str, Any]:
     often = able.mean(axis=0) >= ABLE_SHARE
     used = arrived.any(axis=1)
     errors, budgets = run.round_columns["aggregate_error"][used], error_budgets(run)[used]
-    ratios = np.divide(errors, budgets, out=np.where(errors > 0.0, np.inf, 0.0), where=budgets > 0.0)
+    ratios = errors / budgets
     return {
         "rounds": run.num_rounds,
         "empty_though_able": int((able.any(axis=1) & ~on.any(axis=1)).sum()),
