@@ -79,6 +79,7 @@ def task_scenario(task: Task, scale: Scale, codec: str, form: str, seed: int) ->
         "codec.name": codec,
         "control.form": form,
         "evaluation.every": scale.evaluate_every,
+        "evaluation.samples": 4000,
         "execution.workers": 1,
         "execution.checkpoint_every": 10,
     }

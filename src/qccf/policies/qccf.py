@@ -23,7 +23,7 @@ class QccfOptions:
     """Options of the policies qccf and same-size; docs/controller.md says what each does."""
 
     form: Form = option("scale-free", "form of the controller: scale-free, or as in the paper")
-    slack: float = option(2.0, "error budget of a round as a multiple of the least error its links carry", gt=1, le=1e3)
+    slack: float = option(4.0, "error budget of a round as a multiple of the least error its links carry", gt=1, le=1e3)
     share: float = option(1.0, "participants as a share of what channels and links allow", gt=0, le=1)
     energy_weight: float = option(
         1.0, "weight of energy against accuracy; 1 is balanced, 2 tolerates twice the error", ge=0.02, le=50
