@@ -141,11 +141,12 @@ class ScaleFreeForm:
     def tolerated_error(self, statistics: Statistics) -> float:
         """The aggregate's squared error that learning tolerates: a multiple of the squared norm of an update.
 
-        A client's update is the learning rate times the number of steps times its mean gradient.
+        A client's update is the learning rate times the number of steps times its mean gradient. The median over
+        clients is not moved by a few wrong reports.
         """
-        c, s = self.constants, statistics
-        update_sq = (c.learning_rate * c.local_updates) ** 2 * np.average(s.gradient_norms_sq, weights=s.dataset_sizes)
-        return TOLERATED_NOISE * self.energy_weight * float(update_sq)
+        c = self.constants
+        update_sq = (c.learning_rate * c.local_updates) ** 2 * float(np.median(statistics.gradient_norms_sq))
+        return TOLERATED_NOISE * self.energy_weight * update_sq
 
     def _turns(self, outlook: _Outlook) -> FloatArray:
         """What this round owes each client: an equal part of the turns that channels and links allow."""

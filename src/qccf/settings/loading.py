@@ -34,8 +34,9 @@ __all__ = [
 ]
 
 PRESETS = ("femnist", "cifar10", "quick", "paper-table")
-RENAMED = {"cell.scenario": "cell.path_loss"}
-"""Keys of version 0.1 and what they are called now."""
+_PAPERS = ("quantization_budget", "data_budget", "participation_margin", "quantization_margin")
+RENAMED = {"cell.scenario": "cell.path_loss"} | {f"control.{key}": f"control.paper.{key}" for key in _PAPERS}
+"""Keys of version 0.1 and what they are called now. Its `control.energy_weight` was V, now `control.paper.energy_weight`."""
 
 
 def load_scenario(source: str | Path = "femnist", overrides: Iterable[str] = (), *, renamed: bool = False) -> Scenario:
@@ -45,11 +46,21 @@ def load_scenario(source: str | Path = "femnist", overrides: Iterable[str] = (),
     keys of version 0.1.
     """
     tree = read_settings(source)
-    for old, new in RENAMED.items() if renamed else ():
-        (section, key), (_, new_key) = old.split("."), new.split(".")
-        if key in tree.get(section, {}):
-            tree[section][new_key] = tree[section].pop(key)
+    if renamed:
+        _rename(tree)
     return scenario_from_dict(with_settings(tree, dict(_parsed(override) for override in overrides)))
+
+
+def _rename(tree: dict[str, Any]) -> None:
+    """Bring the settings of a run of version 0.1 up to date; such a run used the paper's form."""
+    moved = dict(RENAMED)
+    if "form" not in tree.setdefault("control", {}):
+        tree["control"]["form"] = "paper"
+        moved["control.energy_weight"] = "control.paper.energy_weight"
+    for old, new in moved.items():
+        section, key = old.split(".")
+        if key in tree.get(section, {}):
+            place_setting(tree, new, tree[section].pop(key))
 
 
 def scenario_from_dict(tree: Mapping[str, Any]) -> Scenario:
@@ -159,6 +170,11 @@ def _sentence(error: ValidationError) -> str:
         "less_than_equal": ("at most", "le"),
         "less_than": ("less than", "lt"),
     }
+    if key == "control.energy_weight" and kind == "less_than_equal":
+        return (
+            f"{key} = {value!r} is out of range: it must be at most {limits['le']:g}, and 1 is balanced; the paper's V "
+            "is control.paper.energy_weight."
+        )
     if kind in bounds:
         words, name = bounds[kind]
         return f"{key} = {value!r} is out of range: it must be {words} {limits[name]:g}{_unit_hint(key)}."
