@@ -44,6 +44,8 @@ ENERGY_LIMIT = 1.01
 SHARE_OF_SCENARIOS = 0.95
 SAME = 1e-6
 """Relative differences below this do not make a baseline better."""
+SAME_FAIRNESS = 0.01
+"""A baseline whose Jain's index is lower by at most this serves its clients as evenly."""
 
 
 def metrics(run: Run) -> dict[str, Any]:
@@ -177,8 +179,8 @@ def compute(task: Task) -> str:
     for label, policy, changes in task.missing():
         try:
             found = play(task.one, policy, multiplied(task.one, changes, label))
-        except Exception as error:
-            raise RuntimeError(f"{task.one.name}, {label}: {type(error).__name__}: {error}") from error
+        except Exception as error:  # is a failure of the policy, and the bank goes on
+            found = {"crash": f"{type(error).__name__}: {error}"}
         runs[label] = {"key": task.key(label), **found}
         content = {"scenario": task.one.to_json(), "form": task.form, "runs": runs}
         write_text_whole(task.path, json.dumps(content, indent=1))
@@ -195,12 +197,17 @@ class Verdict:
 
 
 def verdicts(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Verdict]:
-    """The five criteria in one scenario, as far as the runs for them exist; none where nobody is ever able."""
+    """The criteria in one scenario, as far as the runs for them exist; none where nobody is ever able."""
+    crashes = [f"{label}: {run['crash']}" for label, run in runs.items() if "crash" in run]
+    found = {"0": Verdict(not crashes, len(crashes), "; ".join(crashes))}
+    runs = {label: run for label, run in runs.items() if "crash" not in run}
+    if QCCF not in runs:
+        return found
     ours = runs[QCCF]
     if not ours["rounds_somebody_able"]:
-        return {}
+        return {} if not crashes else found
     empty = ours["empty_though_able"]
-    found = {
+    found |= {
         "a": Verdict(empty == 0, empty, f"{empty} of {ours['rounds_somebody_able']} rounds empty though somebody able")
     }
     least = ours["least_fair_share"]
@@ -213,6 +220,8 @@ def verdicts(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Verdict]:
         better = [name for name in BASELINES if dominates(runs[name], ours)]
         figures = [f"{name} {_comparison(runs[name], ours)}" for name in better]
         found["d"] = Verdict(not better, len(better), "better: " + "; ".join(figures))
+        fair = [name for name in better if (runs[name]["fairness"] or 0.0) >= (ours["fairness"] or 0.0) - SAME_FAIRNESS]
+        found["d, fair"] = Verdict(not fair, len(fair), "better and no less fair: " + ", ".join(fair))
     looser = {label: run["energy_j"] for label, run in runs.items() if " × " in label}
     if looser:
         ratios = {label: energy_j / max(ours["energy_j"], 1e-300) for label, energy_j in looser.items()}
@@ -239,14 +248,19 @@ def _comparison(other: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
     if ours["mean_error"] is None:
         return "(ours uploads nothing)"
     energy, error = (other[name] / max(ours[name], 1e-300) for name in ("energy_j", "mean_error"))
-    return f"(energy × {energy:.3f}, error × {error:.3g}, takes part {other['participation']:.3f})"
+    return (
+        f"(energy × {energy:.3f}, error × {error:.3g}, takes part {other['participation']:.3f}, "
+        f"Jain {other['fairness']:.2f} against {ours['fairness']:.2f})"
+    )
 
 
 CRITERIA = {
+    "0": ("every run ends without an error", 1.0, "most runs"),
     "a": ("no round is empty while somebody could upload", 1.0, "most empty rounds"),
     "b": (f"clients able in half of the rounds get {FAIR_SHARE:g} of their fair share", 1.0, "least share"),
     "c": (f"mean error / budget is at most {ERROR_LIMIT:g}", SHARE_OF_SCENARIOS, "largest ratio"),
     "d": ("no baseline in time is better in energy and error", SHARE_OF_SCENARIOS, "baselines better"),
+    "d, fair": ("the same, if the baseline serves its clients no less evenly", SHARE_OF_SCENARIOS, "baselines better"),
     "e": (f"a looser budget takes at most {ENERGY_LIMIT:g} of the energy", 1.0, "largest ratio"),
 }
 
@@ -285,7 +299,9 @@ def _show_policies(results: Mapping[str, Mapping[str, Any]]) -> None:
     labels = dict.fromkeys(label for result in results.values() for label in result["runs"])
     for label in labels:
         pairs = [
-            (result["runs"][label], result["runs"][QCCF]) for result in results.values() if label in result["runs"]
+            (result["runs"][label], result["runs"][QCCF])
+            for result in results.values()
+            if not any("crash" in result["runs"].get(name, {"crash": ""}) for name in (label, QCCF))
         ]
 
         def ratio(name: str, pairs: Any = pairs) -> float:
@@ -331,8 +347,8 @@ def show_drawn(bank: Sequence[BankScenario]) -> None:
 
 
 def show_difficulty(results: Mapping[str, Mapping[str, Any]]) -> None:
-    shares = [np.mean(result["runs"][QCCF]["able_share"]) for result in results.values()]
-    quantiles = " ".join(f"{value:.2f}" for value in np.quantile(shares, [0.0, 0.1, 0.25, 0.5, 0.75, 1.0]))
+    shares = [np.mean(result["runs"][QCCF].get("able_share", np.nan)) for result in results.values()]
+    quantiles = " ".join(f"{value:.2f}" for value in np.nanquantile(shares, [0.0, 0.1, 0.25, 0.5, 0.75, 1.0]))
     print(f"\nShare of clients and rounds that could upload (least, 10, 25, 50, 75 %, most): {quantiles}")
 
 

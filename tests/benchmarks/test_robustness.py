@@ -101,6 +101,7 @@ def result(**values: Any) -> dict[str, Any]:
         "mean_error": 1.0,
         "participation": 0.5,
         "missed": 0,
+        "fairness": 0.9,
     }
     return good | values
 
@@ -111,7 +112,7 @@ def test_each_criterion_at_its_limit() -> None:
         runs |= dict.fromkeys(robustness.BASELINES, baseline or result(energy_j=11.0))
         return {key: verdict.passed for key, verdict in verdicts(runs).items()}
 
-    assert judged() == dict.fromkeys("abcde", True)
+    assert judged() == dict.fromkeys(robustness.CRITERIA, True)
     assert not judged(empty_though_able=1)["a"]
     assert judged(least_fair_share=0.5)["b"]
     assert not judged(least_fair_share=0.499)["b"]
@@ -119,8 +120,27 @@ def test_each_criterion_at_its_limit() -> None:
     assert judged(error_to_budget=1.1)["c"]
     assert not judged(error_to_budget=1.11)["c"]
     assert not judged(baseline=result(energy_j=9.0, mean_error=0.9))["d"]
+    assert not judged(baseline=result(energy_j=9.0, mean_error=0.9))["d, fair"]
+    unfair = judged(baseline=result(energy_j=9.0, mean_error=0.9, fairness=0.88))
+    assert (unfair["d"], unfair["d, fair"]) == (False, True)
     assert not judged(looser_j=10.2)["e"]
     assert judged(rounds_somebody_able=0) == {}
+
+
+def test_a_crash_is_a_failure_and_the_bank_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(*_: Any) -> Any:
+        raise OverflowError("too large")
+
+    monkeypatch.setattr(robustness, "planned", crash)
+    task = Task(small(), tmp_path / "one.json", "scale-free", {}, ("qccf",))
+    compute(task)
+    runs = json.loads(task.path.read_text())["runs"]
+    found = verdicts(runs)
+    assert list(found) == ["0"]
+    assert not found["0"].passed
+    assert found["0"].text == "qccf: OverflowError: too large"
+    looser = {"qccf": result(), "slack × 2": runs["qccf"]}
+    assert {key: one.passed for key, one in verdicts(looser).items()} == {"0": False, "a": True, "b": True, "c": True}
 
 
 def test_a_baseline_is_better_only_in_energy_and_error_at_no_less_participation_and_in_time() -> None:
