@@ -103,8 +103,9 @@ def _print_results(console: "Console", out: Path, jobs: "Sequence[TrainingJob]")
     console.print(results_table(title, run_labels(runs), summaries))
     console.print(service_table(run_labels(runs), summaries))
     print_health(console, health_sentences(runs))
-    floor_j = sum(summary["floor_j"] for summary in summaries) / len(summaries)
-    console.print(f"Floor: {floor_j:.3g} J for computing alone at the lowest frequency, with nothing sent.")
+    floors_j = sorted(summary["floor_j"] for summary in summaries)
+    shown = f"{floors_j[0]:.3g}" if floors_j[-1] < 1.01 * floors_j[0] else f"{floors_j[0]:.3g} to {floors_j[-1]:.3g}"
+    console.print(f"Floor: {shown} J for computing alone, by those who took part, at the lowest frequency.")
     if dataset.synthetic:
         console.print(f"Data: {dataset.source}.", style="yellow")
     console.print(f"Written: {out}", soft_wrap=True)
