@@ -29,7 +29,7 @@ kind = "plan"
 federation.rounds = 2
 [grid]
 policy = ["qccf", "principle"]
-"control.paper.energy_weight" = [10, 100]
+"control.energy_weight" = [10, 20]
 seed = [3, 4]
 """
 
@@ -50,8 +50,8 @@ def file(tmp_path: Path) -> Path:
         ("seed = [3, 4]", "execution.workers = [1, 2]", "makes the same run twice"),
         ("seed = [3, 4]", "seed = [3, -4]", "federation.seed = -4 is out of range: it must be at least 0"),
         ("seed = [3, 4]", "bandwidth = [3]", "'bandwidth' is not a setting: write section.key"),
-        ("energy_weight", "energy_wieght", "did you mean control.paper.energy_weight?"),
-        ("[10, 100]", '[10, "much"]', "control.paper.energy_weight = 'much' is not a number"),
+        ("energy_weight", "energy_wieght", "did you mean control.energy_weight?"),
+        ("[10, 20]", '[10, "much"]', "control.energy_weight = 'much' is not a number"),
         ('"qccf", ', '"best", ', "policy 'best' is not one of"),
         ("seed = [3, 4]", 'codec = ["update"]', "codec = 'update' needs training"),
         ("seed = [3, 4]", "radio.bandwidth_hz = [1e7, 1e3]", "no client can ever upload"),
@@ -114,8 +114,8 @@ def test_the_tables_hold_the_results_of_the_runs(file: Path, capsys) -> None:
     assert list(results.columns[:5]) == ["run", "kind", "policy", "codec", "seed"]
     assert results["run"].is_unique
     assert {path.name for path in (out / "runs").iterdir()} == set(results["run"])
-    row = results[(results["policy"] == "principle") & (results["control.paper.energy_weight"] == 100) & (results.seed == 4)]
-    scenario = load_scenario("quick", ["federation.rounds=2", "control.paper.energy_weight=100.0", "codec.name=model"])
+    row = results[(results["policy"] == "principle") & (results["control.energy_weight"] == 20) & (results.seed == 4)]
+    scenario = load_scenario("quick", ["federation.rounds=2", "control.energy_weight=20.0", "codec.name=model"])
     run = plan_run(build_world(scenario, 4), "principle")
     assert row["energy_j"].item() == run.energy_j[-1]
     assert row["compute_energy_j"].item() == run.round_columns["compute_energy_j"].sum()
@@ -165,7 +165,7 @@ def test_a_failed_run_is_retried_and_then_named(file: Path, capsys, monkeypatch)
 
     def breaks(job, *rest):
         tries[job.label] = tries.get(job.label, 0) + 1
-        weight, seed = job.scenario.control.paper.energy_weight, job.scenario.federation.seed
+        weight, seed = job.scenario.control.energy_weight, job.scenario.federation.seed
         if weight == 10 and seed == 3 and (job.scenario.policy.name == "qccf" or tries[job.label] < 3):
             raise MemoryError("no more")
         run(job, *rest)
@@ -179,7 +179,7 @@ def test_a_failed_run_is_retried_and_then_named(file: Path, capsys, monkeypatch)
     assert sorted(tries.values()) == [1] * 6 + [3, 3]
     results = pd.read_parquet(out / "results.parquet")
     assert len(results) == 7
-    assert not ((results["policy"] == "qccf") & (results["control.paper.energy_weight"] == 10) & (results.seed == 3)).any()
+    assert not ((results["policy"] == "qccf") & (results["control.energy_weight"] == 10) & (results.seed == 3)).any()
     monkeypatch.setattr(PlanJob, "run", run)
     assert main(["sweep", str(file), "--out", str(out)]) == 0
     assert len(pd.read_parquet(out / "results.parquet")) == 8

@@ -23,7 +23,6 @@ SETTINGS = [
     "federation.num_clients=5",
     "radio.num_channels=5",
     "learning.smoothness=1.0",
-    "control.paper.quantization_margin=50.0",
     "codec.name=model",
 ]
 

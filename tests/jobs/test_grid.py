@@ -11,7 +11,7 @@ kind = "plan"
 federation.rounds = 2
 [grid]
 policy = ["qccf", "principle"]
-"control.paper.energy_weight" = [10, 100]
+"control.energy_weight" = [10, 20]
 seed = [3, 4]
 """
 
@@ -20,7 +20,7 @@ def test_the_grid_is_every_combination_in_order(tmp_path: Path) -> None:
     file = tmp_path / "grid.toml"
     file.write_text(PLAN)
     grid = load_grid(file)
-    found = [(s.policy.name, s.control.paper.energy_weight, s.federation.seed) for s in grid.scenarios]
+    found = [(s.policy.name, s.control.energy_weight, s.federation.seed) for s in grid.scenarios]
     assert found == [(p, v, s) for p in ("qccf", "principle") for v in (10.0, 100.0) for s in (3, 4)]
     assert {(s.federation.rounds, s.codec.name, s.data.dataset_size_mean) for s in grid.scenarios} == {
         (2, "model", 200)

@@ -96,7 +96,7 @@ def write_sweep(path: Path, marks: Path) -> Path:
         policy.name = "tests.helpers.slow_policy:Slow"
         policy.options.folder = "{marks}"
         [grid]
-        control.paper.energy_weight = [10, 100, 1000]
+        control.energy_weight = [1, 2, 4]
         seed = [0, 1]
         """
     )

@@ -108,7 +108,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path: Path
 def test_a_checkpoint_of_another_config_is_refused(tmp_path: Path) -> None:
     stopped_after(4, tmp_path)
     complaints: list[str] = []
-    changed = tiny_scenario("control.paper.energy_weight=55.0")
+    changed = tiny_scenario("control.energy_weight=5.0")
     run = simulate(changed, "qccf", out=tmp_path, dataset=tiny_dataset(), warn=complaints.append)
     assert len(complaints) == 2
     assert "belongs to another config" in complaints[0]

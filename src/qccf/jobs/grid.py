@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from qccf.core.errors import ConfigError
-from qccf.settings.loading import Scenario, read_settings, read_toml, run_digest, scenario_from_dict, with_settings
+from qccf.settings.loading import (
+    Scenario,
+    read_settings,
+    read_toml,
+    refuse_unused,
+    run_digest,
+    scenario_from_dict,
+    with_settings,
+)
 from qccf.settings.schema import PAPERS_CODEC
 
 Kind = Literal["train", "plan", "measure"]
@@ -94,6 +102,7 @@ def _axis(key: str, values: Any) -> list[dict[str, Any]]:
 def _scenario(base: dict[str, Any], changes: tuple[dict[str, Any], ...], kind: Kind) -> Scenario:
     together = {path: value for change in changes for path, value in change.items()}
     scenario = scenario_from_dict(with_settings(base, together))
+    refuse_unused(scenario, together)
     if kind == "train":
         return scenario
     if "name" in scenario.codec.model_fields_set and scenario.codec.name != PAPERS_CODEC:

@@ -28,6 +28,7 @@ __all__ = [
     "read_settings",
     "read_toml",
     "run_digest",
+    "refuse_unused",
     "scenario_from_dict",
     "scenario_to_toml",
     "with_settings",
@@ -39,6 +40,9 @@ RENAMED = {"cell.scenario": "cell.path_loss"} | {f"control.{key}": f"control.pap
 """Keys of version 0.1 and what they are called now. Its `control.energy_weight` was V, now `control.paper.energy_weight`."""
 
 
+SCALE_FREE_KEYS = ("control.slack", "control.share", "control.energy_weight")
+
+
 def load_scenario(source: str | Path = "femnist", overrides: Iterable[str] = (), *, renamed: bool = False) -> Scenario:
     """The scenario of a preset or a TOML file, with `section.key=value` overrides applied in order.
 
@@ -48,7 +52,22 @@ def load_scenario(source: str | Path = "femnist", overrides: Iterable[str] = (),
     tree = read_settings(source)
     if renamed:
         _rename(tree)
-    return scenario_from_dict(with_settings(tree, dict(_parsed(override) for override in overrides)))
+    changes = dict(_parsed(override) for override in overrides)
+    scenario = scenario_from_dict(with_settings(tree, changes))
+    refuse_unused(scenario, changes)
+    return scenario
+
+
+def refuse_unused(scenario: Scenario, changes: Iterable[str]) -> None:
+    """Refuse a change of a setting that belongs to the form of the controller that does not run."""
+    form = scenario.control.form
+    for key in changes:
+        papers = key.startswith("control.paper.")
+        if (papers and form != "paper") or (form == "paper" and key in SCALE_FREE_KEYS):
+            other = "paper" if papers else "scale-free"
+            raise ConfigError(
+                f'{key} has no effect with control.form = "{form}": set control.form = "{other}", or leave it out.'
+            )
 
 
 def _rename(tree: dict[str, Any]) -> None:

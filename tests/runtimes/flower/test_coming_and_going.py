@@ -176,7 +176,7 @@ def test_a_folder_of_another_run_is_left_alone(tmp_path) -> None:
     first, grid = federation(out=tmp_path)
     first.start(grid, first_arrays(), num_rounds=1, timeout=5)
     there = sorted(tmp_path.rglob("*.npz"))
-    other, grid = federation(lambda _, reply: reply, "control.paper.energy_weight=7", out=tmp_path)
+    other, grid = federation(lambda _, reply: reply, "control.energy_weight=7", out=tmp_path)
     with pytest.raises(FederationError, match="holds checkpoints of another run"):
         other.start(grid, first_arrays(), num_rounds=1, timeout=5)
     assert sorted(tmp_path.rglob("*.npz")) == there

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.deployment
 APP = Path(__file__).parents[2] / "helpers" / "fab"
 ENOUGH_S = 600.0
 """Limit of every wait. On a busy machine nodes need minutes to reconnect, because their retries become rarer."""
-SETTINGS = "radio.bandwidth_hz=1e6 device.cycles_per_sample=1e4 control.paper.energy_weight=1"
+SETTINGS = "radio.bandwidth_hz=1e6 device.cycles_per_sample=1e4 control.energy_weight=1"
 MOST_OVERHEAD_BYTES = 30_000
 """Limit of the bytes per reply beyond its payload: Flower's messages, HTTP, TLS, polling and heartbeats."""
 LINK_BPS = 64_000.0
