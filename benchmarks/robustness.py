@@ -21,6 +21,7 @@ import numpy as np
 import qccf
 from qccf.core.contracts import FloatArray
 from qccf.core.files import write_text_whole
+from qccf.policies.qccf import QccfOptions
 from qccf.rounds.health import jain_index
 from qccf.rounds.run import Run
 from qccf.rounds.setup import build_rules, scenario_codec
@@ -34,7 +35,7 @@ LOOSER_KNOBS = {
     "scale-free": ("slack", "energy_weight"),
     "paper": ("paper.quantization_budget", "paper.energy_weight"),
 }
-DEFAULT_SLACK = 2.0
+DEFAULT_SLACK = QccfOptions().slack
 """The slack by which a policy without targets of its own is measured."""
 
 ABLE_SHARE = 0.5

@@ -21,7 +21,7 @@ def test_computing_takes_the_same_time_as_in_the_preset(name: str) -> None:
 
 def test_the_expected_time_counts_the_images_that_are_trained_and_tested() -> None:
     scenario = task_scenario(TASKS["emnist-3-channels"], Scale(10, 240, 2), "model", "paper", 0)
-    passes = 10 * 3 * 240 * 2 + 5 * 1000 / 3
+    passes = 10 * 3 * 240 * 2 + 5 * scenario.evaluation.samples / 3
     assert expected_core_s(scenario) == pytest.approx(0.7e-3 * passes + 10.0)
 
 
