@@ -8,9 +8,12 @@ other code.
 import argparse
 import hashlib
 import json
+import multiprocessing
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -178,6 +181,9 @@ def compute(task: Task) -> str:
     """Play what is missing of a task and write its file."""
     runs = task.done()
     for label, policy, changes in task.missing():
+        command = multiprocessing.parent_process()
+        if command is not None and not command.is_alive():
+            os._exit(1)  # a stopped command leaves no process behind
         try:
             found = play(task.one, policy, multiplied(task.one, changes, label))
         except Exception as error:  # is a failure of the policy, and the bank goes on
@@ -353,6 +359,16 @@ def show_difficulty(results: Mapping[str, Mapping[str, Any]]) -> None:
     print(f"\nShare of clients and rounds that could upload (least, 10, 25, 50, 75 %, most): {quantiles}")
 
 
+@contextmanager
+def cancelled_on_interrupt(pool: ProcessPoolExecutor) -> Iterator[None]:
+    """Without this, Ctrl-C waits until every scenario is computed."""
+    try:
+        yield
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+
+
 def _parsed_knob(text: str) -> tuple[str, float]:
     name, _, value = text.partition("=")
     return name, float(value)
@@ -385,7 +401,7 @@ def main() -> None:
     waiting = [task for task in tasks if task.missing()]
     waiting.sort(key=lambda task: -_work(task.one))
     started = time.monotonic()
-    with ProcessPoolExecutor(options.jobs) as pool:
+    with ProcessPoolExecutor(options.jobs) as pool, cancelled_on_interrupt(pool):
         total = sum(_work(task.one) for task in waiting)
         futures = {pool.submit(compute, task): task for task in waiting}
         finished = 0.0
