@@ -84,7 +84,8 @@ def run_power_w() -> float:
 
 def test_an_upload_that_turns_out_too_large_misses_its_deadline() -> None:
     """Everybody plans for a quarter of what it sends, at a frequency that leaves no room for more."""
-    scenario = tiny_scenario("codec.name=tests.helpers.tiny:Optimist", "federation.rounds=3", "radio.bandwidth_hz=1e4")
+    codec, paper = "codec.name=tests.helpers.tiny:Optimist", "control.form=paper"
+    scenario = tiny_scenario(codec, paper, "federation.rounds=3", "radio.bandwidth_hz=1e4")
     run = qccf.simulate(scenario, "qccf", dataset=tiny_dataset())
     late = run.clients[run.clients["missed"]]
     assert len(late) > 0
