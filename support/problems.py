@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from qccf.control.problem import RoundProblem
+from qccf.control.scale_free import ScaleFreeProblem, most_participants
 from qccf.core.contracts import MAX_NUM_BITS, Constants, Observation, Statistics
+from qccf.quantization import costs
 from qccf.rounds.world import World, build_world
 from qccf.settings.loading import Scenario, load_scenario
 
@@ -112,3 +114,53 @@ def typical_problem(num_clients: int, num_channels: int, seed: int = 0) -> Round
         participation_queue=float(num_clients),
         quantization_queue=0.53,
     )
+
+
+def random_scale_free_problem(
+    rng: np.random.Generator,
+    num_clients: int | None = None,
+    num_channels: int | None = None,
+    *,
+    share: float = 1.0,
+    tables: bool | None = None,
+    dead: float | None = None,
+) -> ScaleFreeProblem:
+    """A random round of the default form: partly feasible links, few and many channels, debts of both signs.
+
+    With share = 1 as many participants as possible are wanted, else none in particular. `tables` gives the codec's
+    lists of sizes and errors, or none; `dead` is the probability that a link has no rate. None draws either.
+    """
+    base = random_problem(rng, num_clients, num_channels).observation
+    clients = base.num_clients
+    if dead is None:
+        dead = float(rng.choice([0.0, 0.0, 0.3, 0.8]))
+    rates_bps = np.where(rng.random(base.rates_bps.shape) < dead, 0.0, base.rates_bps)
+    statistics = base.statistics
+    if rng.random() < 0.5 if tables is None else tables:
+        statistics = _listed(statistics, CONSTANTS, rng)
+    observation = Observation(rates_bps, statistics)
+    most = most_participants(observation, CONSTANTS)
+    wanted = most if share >= 1.0 else 0
+    errors = costs.expected_errors(statistics, CONSTANTS)
+    typical = float(np.median(errors[:, int(rng.integers(0, 6))])) / max(most, 1)
+    return ScaleFreeProblem(
+        observation,
+        CONSTANTS,
+        energy_price=float(10 ** rng.uniform(-1, 1)) / 4e-3,
+        error_price=float(10 ** rng.uniform(-2, 3)) / typical,
+        debt_prices=np.exp(rng.normal(0.0, rng.choice([0.0, 1.0, 3.0]), clients)),
+        wanted=wanted,
+        relative_price=1.0,
+        turns=np.full(clients, most / clients),
+    )
+
+
+def _listed(statistics: Statistics, constants: Constants, rng: np.random.Generator) -> Statistics:
+    """The statistics with irregular lists: sizes that never fall and errors that never rise with q."""
+    shape = (statistics.num_clients, MAX_NUM_BITS)
+    steps = constants.num_parameters * rng.lognormal(-1.0, 1.0, shape) * (rng.random(shape) < 0.9)
+    scales = costs.error_scales(statistics, constants)
+    bounds = scales[:, None] / np.square(np.exp2(np.arange(1, MAX_NUM_BITS + 1)) - 1.0)
+    errors = np.minimum.accumulate(bounds * rng.uniform(0.05, 1.0, shape), axis=1)
+    sizes = constants.num_parameters * 0.2 + np.cumsum(steps, axis=1)
+    return replace(statistics, error_scales=scales, upload_bits=sizes, upload_errors=errors)

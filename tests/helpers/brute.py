@@ -1,15 +1,17 @@
-"""P2 in plain scalar Python, written from the paper's formulas with no array library and none of the package's code.
+"""Both forms of a round's problem in plain scalar Python, with no array library and none of the package's code.
 
 Only the data classes are shared. Slow on purpose: every allocation, every number of bits.
 """
 
 import itertools
 import math
+from collections.abc import Iterator
 
-from qccf.control.problem import RoundProblem
+from qccf.control.problem import Problem, RoundProblem
+from qccf.control.scale_free import ScaleFreeProblem
 
 
-def payload(problem: RoundProblem, client: int, bits: int) -> float:
+def payload(problem: Problem, client: int, bits: int) -> float:
     """ℓ: Zq + Z + 32, unless a codec says otherwise."""
     c, listed = problem.constants, problem.observation.statistics.upload_bits
     if listed is not None:
@@ -19,7 +21,7 @@ def payload(problem: RoundProblem, client: int, bits: int) -> float:
     return c.num_parameters * bits + c.num_parameters + 32
 
 
-def error_bound(problem: RoundProblem, client: int, bits: int) -> float:
+def error_bound(problem: Problem, client: int, bits: int) -> float:
     """Lemma 1, or a codec's own c."""
     s = problem.observation.statistics
     if s.error_scales is not None:
@@ -27,7 +29,7 @@ def error_bound(problem: RoundProblem, client: int, bits: int) -> float:
     return problem.constants.num_parameters * float(s.weight_ranges[client]) ** 2 / (4 * (2**bits - 1) ** 2)
 
 
-def slowest_frequency(problem: RoundProblem, client: int, channel: int, bits: int) -> float | None:
+def slowest_frequency(problem: Problem, client: int, channel: int, bits: int) -> float | None:
     """S(q), or None where the deadline cannot be met at all."""
     c = problem.constants
     rate = float(problem.rates_bps[client, channel])
@@ -42,7 +44,7 @@ def slowest_frequency(problem: RoundProblem, client: int, channel: int, bits: in
     return frequency if frequency <= c.frequency_max_hz else None
 
 
-def energy(problem: RoundProblem, client: int, channel: int, bits: int, frequency: float) -> float:
+def energy(problem: Problem, client: int, channel: int, bits: int, frequency: float) -> float:
     c = problem.constants
     compute = (
         c.local_epochs
@@ -102,13 +104,82 @@ def best_bits(problem: RoundProblem, client: int, channel: int, total: float, mo
 
 def optimum(problem: RoundProblem, most_bits: int) -> float:
     """The least J over every allocation and all bits up to `most_bits`."""
-    num_clients, num_channels = problem.rates_bps.shape
     best = math.inf
-    for channels in itertools.product(range(-1, num_channels), repeat=num_clients):
-        used = [channel for channel in channels if channel >= 0]
-        if len(used) != len(set(used)):
-            continue
+    for channels in allocations(problem):
         choices = [range(1, most_bits + 1) if channel >= 0 else (0,) for channel in channels]
         for bits in itertools.product(*choices):
-            best = min(best, objective(problem, list(channels), list(bits)))
+            best = min(best, objective(problem, channels, list(bits)))
     return best
+
+
+def allocations(problem: Problem) -> Iterator[list[int]]:
+    """Every way to give channels to clients, -1 for none; no channel has two clients."""
+    num_clients, num_channels = problem.rates_bps.shape
+    for channels in itertools.product(range(-1, num_channels), repeat=num_clients):
+        used = [channel for channel in channels if channel >= 0]
+        if len(used) == len(set(used)):
+            yield list(channels)
+
+
+def most_participants(problem: Problem) -> int:
+    """The largest number of clients that can upload one bit per parameter at once."""
+    num_clients, num_channels = problem.rates_bps.shape
+    usable = {
+        (i, c)
+        for i in range(num_clients)
+        for c in range(num_channels)
+        if slowest_frequency(problem, i, c, 1) is not None
+    }
+    return max(
+        sum(channel >= 0 for channel in channels)
+        for channels in allocations(problem)
+        if all(channel < 0 or (i, channel) in usable for i, channel in enumerate(channels))
+    )
+
+
+def expected_error(problem: Problem, client: int, bits: int) -> float:
+    """e(q): the codec's own, or Lemma 1."""
+    listed = problem.observation.statistics.upload_errors
+    return error_bound(problem, client, bits) if listed is None else float(listed[client, bits - 1])
+
+
+def scale_free_cost(problem: ScaleFreeProblem, channels: list[int], bits: list[int]) -> float:
+    """Energy, debts and error of one decision, without the price of missing participants; infinite if infeasible."""
+    sizes = problem.observation.statistics.dataset_sizes
+    present = sum(float(sizes[i]) for i, channel in enumerate(channels) if channel >= 0)
+    value = 0.0
+    for i, channel in enumerate(channels):
+        if channel < 0:
+            continue
+        frequency = slowest_frequency(problem, i, channel, bits[i])
+        if frequency is None:
+            return math.inf
+        weight = float(sizes[i]) / present
+        value += problem.energy_price * energy(problem, i, channel, bits[i], frequency)
+        value += problem.error_price * weight**2 * expected_error(problem, i, bits[i])
+        value -= float(problem.debt_prices[i])
+    return value
+
+
+def scale_free_optimum(problem: ScaleFreeProblem, most_bits: int = 32) -> tuple[float, int]:
+    """The least cost over all decisions with the most participants if they are wanted, else with at least one.
+
+    The number of participants is a constraint here, not a price. With the participants known their weights are known,
+    and each client's bits are tried alone. Also returns the number of participants needed; (inf, 0) if nobody is able.
+    """
+    least = most_participants(problem)
+    if not least:
+        return math.inf, 0
+    least = least if problem.wanted else 1
+    best = math.inf
+    for channels in allocations(problem):
+        if sum(channel >= 0 for channel in channels) < least:
+            continue
+        bits = [0] * len(channels)
+        for i, channel in enumerate(channels):
+            if channel >= 0:
+                others = [1] * (len(bits) - i - 1)
+                values = [scale_free_cost(problem, channels, [*bits[:i], q, *others]) for q in range(1, most_bits + 1)]
+                bits[i] = 1 + values.index(min(values))
+        best = min(best, scale_free_cost(problem, channels, bits))
+    return best, least

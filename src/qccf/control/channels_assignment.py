@@ -177,6 +177,9 @@ class _Relaxation:
             reward = 1.0 + 2.0 * float(magnitudes.max(axis=1).sum())
             costs[node.inside] -= reward
         value, channels = cheapest_matching(costs)
+        if not self.problem.may_idle and value == 0.0:  # without gain, the best that is not empty is the cheapest pair
+            client, channel = np.unravel_index(np.argmin(costs), costs.shape)
+            value, channels[client] = float(costs[client, channel]), channel
         members = np.flatnonzero(channels >= 0)
         if wanted and int(node.inside[members].sum()) < wanted:
             value = inf

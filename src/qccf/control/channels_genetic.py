@@ -5,7 +5,8 @@ that a client never has two channels (C2). A whole generation is evaluated at on
 
 Paper: Algorithm 1. The paper does not specify selection, crossover and repair. Here selection is a roulette wheel on
 the fitness and crossover is uniform. In the repair step a client with several channels keeps the fastest one, and
-absent clients take the others.
+absent clients take the others. Where the empty round is not admissible, channels that do not carry their client's
+upload are left empty, so that a chromosome is feasible unless it is empty.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import numpy as np
 
 from qccf.control.pairs import PairModel
 from qccf.control.problem import Allocation, Problem, empty_allocation
-from qccf.core.contracts import FloatArray, IntArray
+from qccf.core.contracts import BoolArray, FloatArray, IntArray
 from qccf.core.options import option
 
 
@@ -41,7 +42,10 @@ def solve_genetic(
 ) -> Allocation:
     """The best chromosome of the last generation, or the empty round if that is better and admissible."""
     num_clients, num_channels = problem.rates_bps.shape
+    usable = np.isfinite(problem.energy_costs(1, np.arange(num_clients)[:, None], np.arange(num_channels)))
     generation = _first_generation(settings.population, num_clients, num_channels, rng)
+    if not problem.may_idle:
+        generation = _without_useless(generation, usable)
     for _ in range(settings.generations):
         values = _values(problem, pairs, generation)
         fitness = _fitness(values, settings.fitness_exponent)
@@ -49,16 +53,32 @@ def solve_genetic(
         children = _cross(parents, settings.crossover_probability, rng)
         children = _mutate(children, num_clients, settings.mutation_probability, rng)
         children = _repair(children, problem.rates_bps, rng)
+        if not problem.may_idle:
+            children = _without_useless(children, usable)
         if settings.elitism:
             best = np.argsort(values, kind="stable")[: settings.elitism]
             children[: settings.elitism] = generation[best]
         generation = children
-    values = _values(problem, pairs, generation)
     if not problem.may_idle:
-        values[np.logical_not((generation >= 0).any(axis=1))] = np.inf
+        generation = np.concatenate([generation, _lone_clients(problem.rates_bps, usable)])
+    values = _values(problem, pairs, generation)
     best_index = int(np.argmin(values))
     limit = 0.0 if problem.may_idle else np.inf
     return _decode(problem, pairs, generation[best_index] if values[best_index] < limit else None)
+
+
+def _without_useless(generation: IntArray, usable: BoolArray) -> IntArray:
+    """The chromosomes without the pairs that cannot meet the deadline."""
+    carries = usable[generation, np.arange(generation.shape[1])]
+    return np.where((generation >= 0) & carries, generation, -1)
+
+
+def _lone_clients(rates_bps: FloatArray, usable: BoolArray) -> IntArray:
+    """One chromosome for each client that can upload: this client alone on its fastest channel."""
+    able = np.flatnonzero(usable.any(axis=1))
+    alone = np.full((len(able), rates_bps.shape[1]), -1)
+    alone[np.arange(len(able)), rates_bps[able].argmax(axis=1)] = able
+    return alone
 
 
 def _first_generation(population: int, num_clients: int, num_channels: int, rng: np.random.Generator) -> IntArray:
@@ -72,13 +92,14 @@ def _first_generation(population: int, num_clients: int, num_channels: int, rng:
 
 
 def _values(problem: Problem, pairs: PairModel, generation: IntArray) -> FloatArray:
-    """J minus J of the empty round for each chromosome; infinite where a pair cannot meet the deadline."""
+    """J minus J of the empty round for each chromosome; infinite where it is not admissible."""
     used = generation >= 0
     totals = np.where(used, problem.dataset_sizes[generation], 0.0).sum(axis=1)
     who, columns = np.nonzero(used)
     costs = np.zeros(generation.shape)
     costs[who, columns] = pairs.chosen_costs(totals[who], generation[who, columns], columns)
-    return np.asarray(costs.sum(axis=1))
+    values = np.asarray(costs.sum(axis=1))
+    return values if problem.may_idle else np.where(used.any(axis=1), values, np.inf)
 
 
 def _fitness(values: FloatArray, exponent: float) -> FloatArray:

@@ -4,8 +4,8 @@ S is the number of samples of all participants (D^n in the paper). The objective
 
     J = empty + Σ over participants i of [ presence_i + spread_i/S + level_i(q_i)/S^k + price·energy(i, channel, q_i) ]
 
-For a known S every client-channel pair has its own cost. All solvers use this. `RoundProblem` is the paper's P2 (k = 1);
-`scale_free.ScaleFreeProblem` is the default (k = 2).
+For a known S every client-channel pair has its own cost. All solvers use this. `RoundProblem` is the paper's P2
+(k = 1); `scale_free.ScaleFreeProblem` is the default (k = 2).
 
 Paper: Eq. of P2, Section V-A. Deviates: E8 (an empty round has no S).
 """

@@ -154,7 +154,7 @@ class ScaleFreeForm:
 
     def _outlook(self, observation: Observation) -> _Outlook:
         c, s = self.constants, observation.statistics
-        able = usable_pairs(observation, c).any(axis=1)
+        able = np.asarray(usable_pairs(observation, c).any(axis=1))
         best_bps = observation.rates_bps.max(axis=1)
         rows = np.arange(observation.num_clients)[:, None]
         bits = costs.payload_bits(np.arange(1, MAX_NUM_BITS + 1), rows, s, c)
