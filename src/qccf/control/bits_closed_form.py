@@ -230,11 +230,15 @@ class ClosedFormPairs:
         p = self.problem
         rows = np.arange(p.rates_bps.shape[0]) if rows is None else rows
         _, costs = self._rounded(total, rows[:, None], np.arange(p.rates_bps.shape[1]))
-        return costs + (p.presence_costs[rows] + p.spread_costs[rows] / total)[:, None]
+        return costs + (p.presence_costs[rows] + p.spread_costs[rows] / total**p.weight_power)[:, None]
 
     def chosen_costs(self, totals: Any, rows: IntArray, columns: IntArray) -> FloatArray:
         p = self.problem
-        return self._rounded(totals, rows, columns)[1] + p.presence_costs[rows] + p.spread_costs[rows] / totals
+        return (
+            self._rounded(totals, rows, columns)[1]
+            + p.presence_costs[rows]
+            + p.spread_costs[rows] / totals**p.weight_power
+        )
 
     def bits(self, total: float, rows: IntArray, columns: IntArray) -> IntArray:
         num_bits, costs = self._rounded(total, rows, columns)

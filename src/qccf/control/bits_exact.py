@@ -54,13 +54,14 @@ class ExactPairs:
             block = self._fixed[rows[part]]
             block += weighted[part, :, None]
             block.min(axis=1, out=best[part])
-        best += (p.presence_costs[rows] + p.spread_costs[rows] / total)[:, None]
+        best += (p.presence_costs[rows] + p.spread_costs[rows] / total**self._power)[:, None]
         return best
 
     def chosen_costs(self, totals: Any, rows: IntArray, columns: IntArray) -> FloatArray:
         """Contribution to J of the pairs (rows, columns) only, each with its own S."""
         p = self.problem
-        return self._lines(totals, rows, columns).min(axis=1) + p.presence_costs[rows] + p.spread_costs[rows] / totals
+        shared = p.presence_costs[rows] + p.spread_costs[rows] / totals**self._power
+        return np.asarray(self._lines(totals, rows, columns).min(axis=1) + shared)
 
     def bits(self, total: float, rows: IntArray, columns: IntArray) -> IntArray:
         """The best bits of the pairs (rows, columns) when S = total; 0 where no q meets the deadline."""

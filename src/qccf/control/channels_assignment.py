@@ -209,7 +209,7 @@ class _Relaxation:
         total = float(self.sizes[members].sum())
         levels = p.level_costs[members, self.exact.bits(total, members, columns) - 1]
         k = p.weight_power
-        return float(p.spread_costs[members].sum() / total**2 + k * levels.sum() / total ** (k + 1))
+        return float(k * (p.spread_costs[members] + levels).sum()) / total ** (k + 1)
 
 
 def _best_alone(search: _Search) -> IntArray:

@@ -3,6 +3,7 @@
 Paper: Section V-A. Deviates: E6 and E8. `docs/deviations.md` says what goes wrong outside the tuned cell (E11 to E16).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,7 +12,7 @@ import numpy as np
 from qccf.control import bound
 from qccf.control.problem import RoundProblem
 from qccf.control.queues import Queues, advance, warm_start
-from qccf.core.contracts import Constants, Decision, Observation, Outcome, PolicyState, Statistics
+from qccf.core.contracts import Constants, Decision, IntArray, Observation, Outcome, PolicyState, Statistics
 from qccf.core.options import option
 
 
@@ -51,12 +52,12 @@ class PaperForm:
             "data_budget": constants.data_budget,
         }
 
-    def problem(self, state: PolicyState, observation: Observation) -> RoundProblem:
+    def decide(
+        self, state: PolicyState, observation: Observation, solve: Callable[[RoundProblem, IntArray], Decision]
+    ) -> Decision:
         constants = replace(self.constants, data_budget=state["data_budget"])
-        return RoundProblem(observation, constants, state["participation_queue"], state["quantization_queue"])
-
-    def measured(self, state: PolicyState, problem: RoundProblem, decision: Decision) -> Decision:
-        return decision
+        problem = RoundProblem(observation, constants, state["participation_queue"], state["quantization_queue"])
+        return solve(problem, np.arange(observation.num_clients))
 
     def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
         queues = advance(

@@ -2,7 +2,7 @@
 
 S is the number of samples of all participants (D^n in the paper). The objective is
 
-    J = empty + Σ over participants i of [ presence_i + spread_i/S + level_i(q_i)/S^k + price·energy(i, channel, q_i) ]
+    J = empty + Σ over participants i of [ presence_i + (spread_i + level_i(q_i))/S^k + price·energy(i, channel, q_i) ]
 
 For a known S every client-channel pair has its own cost. All solvers use this. `RoundProblem` is the paper's P2
 (k = 1); `scale_free.ScaleFreeProblem` is the default (k = 2).
@@ -44,7 +44,7 @@ class Problem:
     presence_costs: Any
     """The part of each client's contribution to J that depends on nothing else."""
     spread_costs: Any
-    """The contribution of each client's gradient norm and variance to J, times S."""
+    """The part of each client's contribution to J that depends on S alone, times S^k."""
     error_costs: Any
     """The contribution of each client's bounded quantization error to J, times S^k and (2^q - 1)²."""
     level_costs: Any
@@ -139,6 +139,7 @@ class RoundProblem(Problem):
 
     @cached_property
     def spread_costs(self) -> FloatArray:
+        """From each client's gradient norm and variance."""
         c, s = self.constants, self.observation.statistics
         a1 = bound.gradient_norm_coefficient(c.learning_rate, c.smoothness, c.local_updates)
         a2 = bound.gradient_variance_coefficient(c.learning_rate, c.smoothness, c.local_updates)
@@ -185,6 +186,5 @@ def objective(problem: Problem, allocation: Allocation) -> float:
     bits = allocation.num_bits[rows]
     total = problem.dataset_sizes[rows].sum()
     energy = problem.energy_costs(bits, rows, allocation.channels[rows]).sum()
-    presence = problem.presence_costs[rows].sum() + problem.spread_costs[rows].sum() / total
-    error = problem.level_costs[rows, bits - 1].sum() / total**problem.weight_power
-    return float(problem.empty_objective + presence + error + energy)
+    shared = (problem.spread_costs[rows] + problem.level_costs[rows, bits - 1]).sum() / total**problem.weight_power
+    return float(problem.empty_objective + problem.presence_costs[rows].sum() + shared + energy)

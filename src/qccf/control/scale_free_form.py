@@ -1,25 +1,30 @@
 """The default form of QCCF: dimensionless budgets from what the cell carries and from what learning tolerates.
 
-Each round has an error budget: what learning tolerates, but at least a multiple of the least error that the round's
-participants could send. A price of error rises while rounds exceed their budgets and falls while they stay below. Each
-client has a debt: the turns that it was owed minus the turns that it had. `docs/controller.md` derives all of it.
+A round is decided in two steps: whose turn it is (`turns`), and how these clients are served at the least cost
+(`scale_free`). Each round has an error budget: what learning tolerates, but at least a multiple of the least error that
+its participants could send. A price of error rises while rounds exceed their budgets and falls while they stay below.
+`docs/controller.md` derives all of it.
 
 Deviates: E11 to E16.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import exp, inf
-from typing import NamedTuple
+from math import exp
+from typing import Any
 
 import numpy as np
 
-from qccf.control.scale_free import ScaleFreeProblem, most_participants, usable_pairs
+from qccf.control.scale_free import ScaleFreeProblem
+from qccf.control.turns import Turns, whose_turn
 from qccf.core.contracts import (
     MAX_NUM_BITS,
     BoolArray,
+    Certificate,
     Constants,
     Decision,
     FloatArray,
+    IntArray,
     Observation,
     Outcome,
     PolicyState,
@@ -35,25 +40,25 @@ TOLERATED_NOISE = 4.0
 PRICE_STEP = 0.5
 """The logarithm of the error price moves by this much for a round that exceeds its budget by one whole budget."""
 
+ROUND_LIMITS = (0.5, 2.0)
+"""Each round is expected to err by at least and at most this many budgets, where that is possible."""
+
+MOST_EXCESS = 4.0
+"""A round counts as exceeding its budget by at most this many budgets."""
+
 LEAST_PRICE = 1e-2
 """The error price never falls below this much per participant: it would take too long to rise again."""
+
+MOST_PRICE_RATIO = 1e12
+"""An error price is sought up to this many times the least one."""
 
 MOST_DEBT = 12.0
 """Debts count up to this many turns. A turn more is worth e times the energy, so this is beyond any real ratio."""
 
+LEVELS = np.arange(1, MAX_NUM_BITS + 1)
 
-class _Outlook(NamedTuple):
-    """Each client on its fastest channel: the cost of each number of bits, before channels are shared.
-
-    `energy` [client, q - 1] is in units of the reference, infinite where the deadline is missed.
-    """
-
-    able: BoolArray
-    most: int
-    energy: FloatArray
-    reference_j: float
-    errors: FloatArray
-    least_errors: FloatArray
+Solve = Callable[[ScaleFreeProblem, IntArray], Decision]
+"""Solves a problem of some clients; the second argument is which clients of the federation they are."""
 
 
 @dataclass(frozen=True)
@@ -68,58 +73,18 @@ class ScaleFreeForm:
     def init(self, statistics: Statistics) -> PolicyState:
         return {"debts": [0.0] * statistics.num_clients}
 
-    def problem(self, state: PolicyState, observation: Observation) -> ScaleFreeProblem:
-        """The problem of this round. Its `context` holds what `measured` needs."""
-        outlook = self._outlook(observation)
-        sizes = observation.statistics.dataset_sizes
-        debts = np.array(state["debts"])
-        turns = self._turns(outlook)
-        able = outlook.able
-        wanted = int(np.clip(round(float((turns + debts)[able].sum())), 1, outlook.most)) if outlook.most else 0
-        if self.share >= 1.0:
-            wanted = outlook.most
-        tolerated = self.tolerated_error(observation.statistics)
-        squares = _expected_squares(sizes, able, wanted)
-        budget = max(self.slack * float((squares * outlook.least_errors)[able].sum()), tolerated)
-        price = state.get("error_price")
-        if price is None:
-            price = _balanced_price(outlook, squares, budget, wanted)
-        error_price = price / budget if budget > 0.0 else 0.0
-        debt_prices = np.exp(debts)
-        if self.share < 1.0 and wanted:
-            alone = (outlook.energy + error_price * squares[:, None] * outlook.errors).min(axis=1)
-            ratios = np.sort((alone / debt_prices)[able])
-            debt_prices = debt_prices * ratios[wanted - 1] * (1.0 + 1e-9)
-        return ScaleFreeProblem(
-            observation,
-            self.constants,
-            energy_price=1.0 / outlook.reference_j,
-            error_price=error_price,
-            debt_prices=debt_prices,
-            wanted=wanted if self.share >= 1.0 else 0,
-            relative_price=price,
-            turns=turns,
-        )
-
-    def measured(self, state: PolicyState, problem: ScaleFreeProblem, decision: Decision) -> Decision:
-        """The decision with what it was measured against."""
-        on = decision.participates
-        statistics = problem.observation.statistics
-        rates_bps = problem.rates_bps[np.arange(len(on)), np.maximum(decision.channels, 0)]
-        errors = costs.expected_errors(statistics, self.constants)
-        most_bits = _most_bits(rates_bps, statistics, self.constants)
-        rows = np.arange(len(on))
-        return replace(
-            decision,
-            targets=Targets(
-                errors=np.where(on, errors[rows, np.maximum(decision.num_bits, 1) - 1], 0.0),
-                least_errors=np.where(on, errors[rows, np.maximum(most_bits, 1) - 1], 0.0),
-                slack=self.slack,
-                tolerated_error=self.tolerated_error(statistics),
-                turns=problem.turns,
-                error_price=problem.relative_price,
-            ),
-        )
+    def decide(self, state: PolicyState, observation: Observation, solve: Solve) -> Decision:
+        statistics = observation.statistics
+        tolerated = self.tolerated_error(statistics)
+        bits = self._usual_bits(observation, tolerated)
+        turns = whose_turn(observation, self.constants, bits, np.array(state["debts"]), self.share)
+        clients = np.flatnonzero(turns.channels >= 0)
+        if len(clients) == 0:
+            return self._nobody(state, statistics, turns, tolerated)
+        part = Observation(observation.rates_bps[clients], _rows(statistics, clients))
+        price, problem = self._priced(state, part, turns.channels[clients], tolerated)
+        solved = solve(problem, clients)
+        return self._measured(solved, clients, part, turns.owed, tolerated, price)
 
     def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
         """Move the error price by what arrived, the debts by who had a turn."""
@@ -130,7 +95,7 @@ class ScaleFreeForm:
         price = targets.error_price
         if outcome.arrived.any():
             error, budget = error_and_budget(targets, outcome.arrived, outcome.statistics.dataset_sizes)
-            excess = error / budget - 1.0 if budget > 0.0 else 0.0
+            excess = min(error / budget - 1.0, MOST_EXCESS) if budget > 0.0 else 0.0
             price = max(price * exp(PRICE_STEP * excess), LEAST_PRICE * float(outcome.arrived.sum()))
         if decision.participates.any():
             after["error_price"] = price
@@ -148,27 +113,89 @@ class ScaleFreeForm:
         update_sq = (c.learning_rate * c.local_updates) ** 2 * float(np.median(statistics.gradient_norms_sq))
         return TOLERATED_NOISE * self.energy_weight * update_sq
 
-    def _turns(self, outlook: _Outlook) -> FloatArray:
-        """What this round owes each client: an equal part of the turns that channels and links allow."""
-        return np.where(outlook.able, self.share * outlook.most / max(int(outlook.able.sum()), 1), 0.0)
+    def _usual_bits(self, observation: Observation, tolerated: float) -> IntArray:
+        """The fewest bits with which each client meets the budget of a round in which all participants are like it."""
+        statistics = observation.statistics
+        rows = np.arange(observation.num_clients)
+        errors = costs.expected_errors(statistics, self.constants)
+        most_bits = _most_bits(observation.rates_bps.max(axis=1), rows, statistics, self.constants)
+        participants = min(self.share, 1.0) * min(observation.num_clients, observation.num_channels)
+        budgets = np.maximum(self.slack * errors[rows, most_bits - 1], max(participants, 1.0) * tolerated)
+        return np.asarray(1 + (errors <= budgets[:, None]).argmax(axis=1), dtype=np.int64)
 
-    def _outlook(self, observation: Observation) -> _Outlook:
-        c, s = self.constants, observation.statistics
-        able = np.asarray(usable_pairs(observation, c).any(axis=1))
-        best_bps = observation.rates_bps.max(axis=1)
-        rows = np.arange(observation.num_clients)[:, None]
-        bits = costs.payload_bits(np.arange(1, MAX_NUM_BITS + 1), rows, s, c)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            upload_s = bits / best_bps[:, None]
-            cycles = cost.training_cycles(s.dataset_sizes, c)[:, None]
-            frequency_hz = cost.slowest_frequency_hz(cycles, upload_s, c)
-            spent_j = cost.compute_energy_j(cycles, frequency_hz, c) + c.transmit_power_w * upload_s
-        reference_j = float(spent_j[able, 0].mean()) if able.any() else 1.0
-        errors = costs.expected_errors(s, c)
-        most_bits = np.maximum(np.isfinite(spent_j).sum(axis=1), 1)
-        least_errors = errors[rows[:, 0], most_bits - 1]
-        return _Outlook(
-            able, most_participants(observation, c), spent_j / reference_j, reference_j, errors, least_errors
+    def _priced(
+        self, state: PolicyState, part: Observation, channels: IntArray, tolerated: float
+    ) -> tuple[float, ScaleFreeProblem]:
+        """The price of an error of a whole budget, and the problem in which this round's clients are served.
+
+        One price for all rounds serves very different clients badly. Where it would exceed the budget of this round
+        by far, or stay far below, the problem has the price that just does not.
+        """
+        rows, sizes = np.arange(len(channels)), part.statistics.dataset_sizes
+        errors = costs.expected_errors(part.statistics, self.constants)
+        most_bits = _most_bits(part.rates_bps[rows, channels], rows, part.statistics, self.constants)
+        squares = np.square(sizes / sizes.sum())
+        budget = max(self.slack * float(squares @ errors[rows, most_bits - 1]), tolerated)
+        free = ScaleFreeProblem(part, self.constants, energy_price=1.0, error_price=0.0)
+        spent_j = free.energy_costs(LEVELS, rows[:, None], channels[:, None])
+        reference_j = float(spent_j[:, 0].mean())
+        if budget <= 0.0:
+            return LEAST_PRICE * len(rows), replace(free, energy_price=1.0 / reference_j)
+        energy, ratios = spent_j / reference_j, squares[:, None] * errors / budget
+        price = state.get("error_price")
+        if price is None:
+            price = _balanced_price(energy, ratios, 1.0)
+        expected = _error(energy, ratios, price)
+        within = float(np.clip(expected, *ROUND_LIMITS))
+        round_price = price if expected == within else _balanced_price(energy, ratios, within)
+        return price, replace(free, energy_price=1.0 / reference_j, error_price=round_price / budget)
+
+    def _measured(
+        self,
+        solved: Decision,
+        clients: IntArray,
+        part: Observation,
+        owed: FloatArray,
+        tolerated: float,
+        price: float,
+    ) -> Decision:
+        """The decision for the whole federation, with what it is measured against."""
+        rows = np.arange(len(clients))
+        errors = costs.expected_errors(part.statistics, self.constants)
+        most_bits = _most_bits(part.rates_bps[rows, solved.channels], rows, part.statistics, self.constants)
+
+        def spread(values: Any, absent: float) -> Any:
+            everybody = np.full(len(owed), absent, dtype=values.dtype)
+            everybody[clients] = values
+            return everybody
+
+        targets = Targets(
+            errors=spread(errors[rows, solved.num_bits - 1], 0.0),
+            least_errors=spread(errors[rows, most_bits - 1], 0.0),
+            slack=self.slack,
+            tolerated_error=tolerated,
+            turns=owed,
+            error_price=price,
+        )
+        return Decision(
+            spread(solved.channels, -1),
+            spread(solved.num_bits, 0),
+            spread(solved.frequencies_hz, 0.0),
+            certificate=solved.certificate,
+            targets=targets,
+        )
+
+    def _nobody(self, state: PolicyState, statistics: Statistics, turns: Turns, tolerated: float) -> Decision:
+        """An empty round, because nobody can upload."""
+        count = statistics.num_clients
+        price = state.get("error_price", LEAST_PRICE)
+        zeros = np.zeros(count)
+        return Decision(
+            turns.channels,
+            np.zeros(count, dtype=np.int64),
+            zeros,
+            certificate=Certificate(0.0, 0.0, "nobody can upload", 0.0),
+            targets=Targets(zeros, zeros, self.slack, tolerated, turns.owed, price),
         )
 
 
@@ -179,32 +206,43 @@ def error_and_budget(targets: Targets, arrived: BoolArray, dataset_sizes: FloatA
     return float(weights_sq @ targets.errors), max(least, targets.tolerated_error)
 
 
-def _expected_squares(sizes: FloatArray, able: BoolArray, wanted: int) -> FloatArray:
-    """Each client's squared weight times its chance to take part, if `wanted` of the able ones take part at random."""
-    if not wanted:
-        return np.zeros_like(sizes)
-    total = wanted * sizes[able].mean()
-    return np.where(able, wanted / able.sum() * np.square(sizes / total), 0.0)
+def _balanced_price(energy: FloatArray, ratios: FloatArray, goal: float) -> float:
+    """The error price at which clients that choose their own bits err by `goal` budgets together.
 
-
-def _balanced_price(outlook: _Outlook, squares: FloatArray, budget: float, wanted: int) -> float:
-    """The error price at which the expected round just meets its budget, each client on its fastest channel."""
-    if not wanted or budget <= 0.0:
-        return LEAST_PRICE * max(wanted, 1)
-    able = outlook.able
-    energy = outlook.energy[able] * (wanted / able.sum())
-    ratios = squares[able, None] * outlook.errors[able] / budget
-    low, high = LEAST_PRICE * wanted, LEAST_PRICE * wanted * 1e12
-    for _ in range(40):
+    `energy` and `ratios` are [client, q - 1]; energy is infinite where the deadline is missed.
+    """
+    low = LEAST_PRICE * len(energy)
+    high = low * MOST_PRICE_RATIO
+    for _ in range(20):
         price = float(np.sqrt(low * high))
-        chosen = (energy + price * ratios).argmin(axis=1)
-        within = ratios[np.arange(len(chosen)), chosen].sum() <= 1.0
-        low, high = (low, price) if within else (price, high)
-    return high if high < inf else low
+        low, high = (low, price) if _error(energy, ratios, price) <= goal else (price, high)
+    return high
 
 
-def _most_bits(rates_bps: FloatArray, statistics: Statistics, constants: Constants) -> FloatArray:
-    """The most bits that each client's rate carries in time at the highest frequency; 0 where none."""
-    cycles = cost.training_cycles(statistics.dataset_sizes, constants)
-    room_bits = rates_bps * np.maximum(constants.deadline_s - cycles / constants.frequency_max_hz, 0.0)
-    return costs.most_bits(room_bits[:, None], statistics, constants)[:, 0].astype(np.int64)
+def _error(energy: FloatArray, ratios: FloatArray, price: float) -> float:
+    """The error, in budgets, of clients that choose their own bits at this price."""
+    chosen = (energy + price * ratios).argmin(axis=1)
+    return float(ratios[np.arange(len(chosen)), chosen].sum())
+
+
+def _most_bits(rates_bps: FloatArray, rows: IntArray, statistics: Statistics, constants: Constants) -> IntArray:
+    """The most bits that each client's rate carries in time at the highest frequency; at least 1."""
+    cycles = cost.training_cycles(statistics.dataset_sizes[rows], constants)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        upload_s = costs.payload_bits(LEVELS, rows[:, None], statistics, constants) / rates_bps[:, None]
+    fits = np.isfinite(cost.slowest_frequency_hz(cycles[:, None], upload_s, constants))
+    return np.maximum(fits.sum(axis=1), 1)
+
+
+def _rows(statistics: Statistics, clients: IntArray) -> Statistics:
+    """The statistics of some clients."""
+    s = statistics
+    return Statistics(
+        s.dataset_sizes[clients],
+        s.gradient_norms_sq[clients],
+        s.gradient_variances[clients],
+        s.weight_ranges[clients],
+        None if s.error_scales is None else s.error_scales[clients],
+        None if s.upload_bits is None else s.upload_bits[clients],
+        None if s.upload_errors is None else s.upload_errors[clients],
+    )

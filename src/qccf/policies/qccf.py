@@ -10,9 +10,10 @@ import numpy as np
 
 from qccf.control.channels_genetic import GeneticSettings
 from qccf.control.paper_form import PaperForm, PaperOptions
+from qccf.control.problem import Problem
 from qccf.control.scale_free_form import ScaleFreeForm
 from qccf.control.solve import Inner, Solver, solve_round
-from qccf.core.contracts import Constants, Decision, Observation, Outcome, PolicyState, Statistics
+from qccf.core.contracts import Constants, Decision, IntArray, Observation, Outcome, PolicyState, Statistics
 from qccf.core.options import option
 
 Form = Literal["scale-free", "paper"]
@@ -60,16 +61,20 @@ class Qccf:
 
     def decide(self, state: PolicyState, observation: Observation, rng: np.random.Generator) -> Decision:
         known = replace(observation, statistics=self.assumed(observation.statistics))
-        problem = self.form.problem(state, known)
-        decision = solve_round(
-            problem,
-            solver=self.options.solver,
-            inner=self.options.inner,
-            rng=rng,
-            genetic=self.options.genetic,
-            last_bits=np.array(state["last_num_bits"]),
-        )
-        return self.form.measured(state, problem, decision)
+        last_bits = np.array(state["last_num_bits"])
+
+        def solve(problem: Problem, clients: IntArray) -> Decision:
+            return solve_round(
+                problem,
+                solver=self.options.solver,
+                inner=self.options.inner,
+                rng=rng,
+                genetic=self.options.genetic,
+                last_bits=last_bits[clients],
+            )
+
+        decision: Decision = self.form.decide(state, known, solve)
+        return decision
 
     def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
         known = replace(outcome, statistics=self.assumed(outcome.statistics))
