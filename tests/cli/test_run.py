@@ -73,7 +73,11 @@ def test_user_errors_get_one_sentence_before_the_first_round(tmp_path: Path, cap
     cases = [
         (["run", "femnist", "--policy", "nothing"], "policy 'nothing'"),
         (["run", "paper-table"], "needs 28 Mb/s"),
-        (["run", "femnist", "--set", "control.inner=closed-form"], "those of codec 'update+entropy' are not"),
+        (["run", "femnist", "--set", "control.inner=closed-form"], "knows only the bound of Lemma 1"),
+        (
+            ["run", "femnist", "--set", "control.inner=closed-form", "--set", "control.form=paper"],
+            "those of codec 'update+entropy' are not",
+        ),
         (["run", "femnist", "--codec", "block", "--set", "codec.options={block = 0}"], "block = 0 is not possible"),
         (["run", "femnist", "--codec", "model", "--set", "codec.options={block = 4}"], "cannot be built with options"),
         (["run", "femnist", "--set", "data.dataset=nothing"], "nothing"),

@@ -173,8 +173,8 @@ def test_a_failed_run_is_retried_and_then_named(file: Path, capsys, monkeypatch)
     monkeypatch.setattr(PlanJob, "run", breaks)
     assert main(["sweep", str(file), "--out", str(out)]) == 1
     shown = capsys.readouterr().out
-    assert "V 10, seed 3 will be retried: MemoryError: no more" in shown
-    assert "qccf, 10 clients, 10 channels, β 50, V 10, seed 3 failed: MemoryError: no more" in shown
+    assert "energy weight 10, seed 3 will be retried: MemoryError: no more" in shown
+    assert "qccf, 10 clients, 10 channels, β 50, energy weight 10, seed 3 failed: MemoryError: no more" in shown
     assert "1 failed; the same command tries them again." in shown
     assert sorted(tries.values()) == [1] * 6 + [3, 3]
     results = pd.read_parquet(out / "results.parquet")

@@ -13,6 +13,7 @@ from qccf.control.problem import Allocation, Problem, objective
 from qccf.control.scale_free import ScaleFreeProblem, most_participants, usable_pairs
 from qccf.control.solve import solve_round
 from qccf.core.contracts import MAX_NUM_BITS, Decision
+from qccf.core.errors import ConfigError
 from support.problems import coded_problem, random_problem, random_scale_free_problem
 from tests.helpers import brute
 
@@ -211,6 +212,15 @@ def test_closed_form_is_the_exact_optimum_without_tables() -> None:
     ours, exact_decision = solve_round(problem, inner="closed-form"), solve_round(problem)
     np.testing.assert_array_equal(ours.channels, exact_decision.channels)
     np.testing.assert_array_equal(ours.num_bits, exact_decision.num_bits)
+
+
+def test_closed_forms_refuse_listed_errors() -> None:
+    problem = random_scale_free_problem(np.random.default_rng(1), 4, 4, tables=True)
+    statistics = replace(problem.observation.statistics, upload_bits=None)
+    problem = replace(problem, observation=replace(problem.observation, statistics=statistics))
+    for inner in ("closed-form", "closed-form-taylor", "printed"):
+        with pytest.raises(ConfigError, match=f'control.inner = "{inner}" knows only the bound of Lemma 1'):
+            solve_round(problem, inner=inner)
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5])

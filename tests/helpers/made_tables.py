@@ -11,9 +11,8 @@ ROUNDS, CLIENTS = 40, 6
 
 
 def made_scenario(*overrides: str) -> Scenario:
-    return load_scenario(
-        "femnist", [f"federation.num_clients={CLIENTS}", "codec.safety_margin=0.05", "control.slack=2.0", *overrides]
-    )
+    scenario = load_scenario("femnist", [f"federation.num_clients={CLIENTS}", "codec.safety_margin=0.05", *overrides])
+    return scenario.replaced(control={"slack": 2.0})
 
 
 def made_tables(

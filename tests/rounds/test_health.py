@@ -94,7 +94,8 @@ def test_a_share_of_the_participants_that_was_asked_for_leaves_nobody_behind() -
     half = {"participated": (N + K) % 5 < 2}
     assert set(findings(None, half)) == {"left-behind"}
     assert findings(None, half, "control.share=0.4") == {}
-    assert set(findings(None, half, "control.share=0.4", "control.form=paper")) == {"left-behind"}
+    paper = made_scenario("control.form=paper").replaced(control={"share": 0.4})
+    assert [one.kind for one in health(*made_tables(None, half), paper)] == ["left-behind"], "it knows no share"
     assert set(findings(None, {"participated": (N + K) % 6 < 1}, "control.share=0.4")) == {"left-behind"}
 
 

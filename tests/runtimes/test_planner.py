@@ -179,7 +179,7 @@ def test_nowhere_to_write_is_found_out_first(tmp_path: Path, capsys) -> None:
                                     ["control.inner=closed-form-taylor"], ["control.inner=printed"]])  # fmt: skip
 def test_every_inner_solution_runs_silently(tmp_path: Path, change: list[str]) -> None:
     """Warnings are errors here."""
-    overrides = [part for setting in change for part in ("--set", setting)]
+    overrides = [part for setting in ("control.form=paper", *change) for part in ("--set", setting)]
     arguments = ["plan", "quick", "--rounds", "3", "--seeds", "1", "--policy", "qccf", "--out", str(tmp_path)]
     assert main([*arguments, *overrides]) == 0
 

@@ -5,8 +5,8 @@ that a client never has two channels (C2). A whole generation is evaluated at on
 
 Paper: Algorithm 1. The paper does not specify selection, crossover and repair. Here selection is a roulette wheel on
 the fitness and crossover is uniform. In the repair step a client with several channels keeps the fastest one, and
-absent clients take the others. Where the empty round is not admissible, channels that do not carry their client's
-upload are left empty, so that a chromosome is feasible unless it is empty.
+absent clients take the others. Where the empty round is not admissible, the first generation has only pairs that meet
+the deadline, and the last generation also competes with each client alone.
 """
 
 from dataclasses import dataclass
@@ -53,8 +53,6 @@ def solve_genetic(
         children = _cross(parents, settings.crossover_probability, rng)
         children = _mutate(children, num_clients, settings.mutation_probability, rng)
         children = _repair(children, problem.rates_bps, rng)
-        if not problem.may_idle:
-            children = _without_useless(children, usable)
         if settings.elitism:
             best = np.argsort(values, kind="stable")[: settings.elitism]
             children[: settings.elitism] = generation[best]

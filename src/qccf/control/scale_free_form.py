@@ -89,7 +89,8 @@ class ScaleFreeForm:
     def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
         """Move the error price by what arrived, the debts by who had a turn."""
         targets = decision.targets
-        assert targets is not None
+        if targets is None:  # of a variant that decides itself
+            return {name: state[name] for name in ("debts", "error_price") if name in state}
         debts = np.array(state["debts"]) + targets.turns - decision.participates
         after: PolicyState = {"debts": np.clip(debts, -MOST_DEBT, MOST_DEBT).tolist()}
         price = targets.error_price

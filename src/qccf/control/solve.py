@@ -58,6 +58,10 @@ def _pair_model(problem: Problem, inner: Inner, last_bits: IntArray | None) -> P
             f'control.inner = "{inner}" needs a codec whose payload bits are affine in q, but this codec lists them: '
             'use "exact", or a codec without entropy coding.'
         )
+    if statistics.upload_errors is not None and problem.weight_power != 1:
+        raise ConfigError(
+            f'control.inner = "{inner}" knows only the bound of Lemma 1, but this codec lists its errors: use "exact".'
+        )
     if inner == "printed":
         return PrintedPairs(problem, last_bits)
     return ClosedFormPairs(problem, last_bits, "taylor" if inner == "closed-form-taylor" else "iterated")
