@@ -4,16 +4,27 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from qccf.control.bits_closed_form import Prices, marginal_gain, relaxed_optimum, terms, unconstrained_bits
 from qccf.control.bits_exact import ExactPairs
 from qccf.control.bits_printed import PrintedPairs, printed_optimum
-from qccf.control.bound import require_valid_bound
+from qccf.control.bound import data_term, quantization_term, require_valid_bound
 from qccf.control.channels_genetic import GeneticSettings
 from qccf.control.problem import RoundProblem, objective
 from qccf.control.solve import solve_round
+from qccf.core.contracts import Statistics
+from qccf.core.errors import ConfigError
 from qccf.core.streams import key
+from qccf.devices.cost import compute_energy_j, training_cycles
 from qccf.quantization.registry import build_codec
+from qccf.rounds.run import Run
+from qccf.rounds.sources import StatisticsModel
+from qccf.rounds.world import build_world
+from qccf.runtimes.planner import plan_run
+from qccf.settings.loading import load_scenario
 from support.problems import random_problem, typical_problem
 from support.vectors import layered_vector
 
@@ -247,6 +258,144 @@ def test_E12_the_aggregate_errs_by_the_squared_weights(name: str, num_clients: i
     # E11 and E12 together, at η = 0.1: twice the printed term for 10 clients, 0.4 of it for 50
     together = (independent / 0.1) / (0.5 * printed)
     assert together == pytest.approx(20.0 / num_clients, rel=0.15)
+
+
+def test_E13_the_printed_participation_term_does_not_vanish_when_everybody_takes_part() -> None:
+    """4τ·Σ(1 - w_i)·G² is 24·9 = 216 for ten equal clients with G² = 1, of a data term of 216.1."""
+    c = load_scenario("femnist").constants()
+    sizes = np.full(10, 1200.0)
+    statistics = Statistics(sizes, np.ones(10), np.ones(10), np.full(10, 0.4))
+    everybody = np.ones(10, dtype=bool)
+    printed = 4 * c.local_updates * np.sum((1.0 - sizes / sizes.sum()) * statistics.gradient_norms_sq)
+    assert printed == pytest.approx(216.0)
+    assert printed / data_term(everybody, statistics, c) > 0.999, "nothing but this constant"
+    assert participation_term(everybody, statistics, c.local_updates) == 0.0
+
+
+def participation_term(on: np.ndarray, statistics: Statistics, local_updates: int) -> float:
+    """4τ(1 - W)·Σ|w_i - w_i^n|·G_i², which replaces 4τ·Σ(1 - a_i·w_i)·G_i²."""
+    shares = statistics.dataset_sizes / statistics.dataset_sizes.sum()
+    present = float(shares[on].sum())
+    weights = np.where(on, shares / present, 0.0)
+    return float(4 * local_updates * (1.0 - present) * np.sum(np.abs(shares - weights) * statistics.gradient_norms_sq))
+
+
+def test_E13_the_mended_term_bounds_what_absent_clients_change_and_is_attained() -> None:
+    """One step of the bound has 2·|Σ(w_i - w_i^n)·g_i|². Attained by two clients with opposite gradients."""
+    rng = np.random.default_rng(44)
+
+    def both_sides(sizes: np.ndarray, on: np.ndarray, gradients: np.ndarray) -> tuple[float, float]:
+        norms_sq = np.square(gradients).sum(axis=1)
+        statistics = Statistics(sizes, norms_sq, norms_sq, norms_sq)
+        shares, weights = sizes / sizes.sum(), np.where(on, sizes, 0.0) / sizes[on].sum()
+        return 2.0 * float(np.square((shares - weights) @ gradients).sum()), participation_term(on, statistics, 1)
+
+    for _ in range(300):
+        clients = int(rng.integers(2, 9))
+        on = rng.random(clients) < 0.6
+        on[0] = True
+        gradients = rng.normal(rng.normal(0.0, 1.0, (1, 4)), 1.0, (clients, 4)) * rng.lognormal(0.0, 1.0, (clients, 1))
+        change, bound = both_sides(rng.uniform(100.0, 2000.0, clients), on, gradients)
+        assert change <= bound + 1e-12
+    change, bound = both_sides(np.array([500.0, 500.0]), np.array([True, False]), np.array([[1.0, 2.0], [-1.0, -2.0]]))
+    assert change == pytest.approx(bound) == pytest.approx(10.0)
+
+
+def test_E13_step_c_is_false_for_a_lone_participant() -> None:
+    """(c) needs |w_i - w_i^n|/(1 - W) ≤ 1 - a_i·w_i. For a lone participant the left side is 1, whatever its share."""
+    for share in (0.1, 0.5, 0.9):
+        lone = abs(share - 1.0) / (1.0 - share)
+        assert lone == pytest.approx(1.0)
+        assert lone > 1.0 - share
+
+
+def planned(*settings: str) -> Run:
+    scenario = load_scenario("femnist", list(settings))
+    return plan_run(build_world(scenario, 0), "qccf")
+
+
+def test_E14_idling_is_free_of_every_error_in_the_printed_form() -> None:
+    """`qccf plan femnist` with L = 1, 4 MHz and 20 dB: everybody can upload in every round."""
+    cell = ("learning.smoothness=1.0", "radio.bandwidth_hz=4e6", "radio.gain_db=20")
+    printed, ours = planned("control.form=paper", *cell), planned(*cell)
+    assert printed.by_round("able").all()
+    assert printed.by_round("participated").mean() < 0.2, "13 %"
+    assert (printed.round_columns["participants"] == 0).mean() > 0.7
+    assert (ours.round_columns["participants"] == 10).all()
+
+
+def test_E15_budgets_that_the_cell_cannot_carry_starve_clients() -> None:
+    """Ten clients, five channels. ε1 asks for all ten: λ1 grows without end, and the same few are always worth most."""
+    printed, ours = planned("control.form=paper", "radio.num_channels=5"), planned("radio.num_channels=5")
+    assert printed.by_round("able").all()
+    turns = printed.by_round("participated").sum(axis=0)
+    assert (turns == 0).sum() == 4
+    assert printed.dataset_sizes[turns == 0].max() < printed.dataset_sizes[turns > 50].min(), "the smallest datasets"
+    queue = printed.round_columns["participation_queue"]
+    assert (np.diff(queue) > 0.0).all()
+    turns = ours.by_round("participated").sum(axis=0)
+    assert turns.sum() == 500
+    assert (turns >= 40).all(), "a fair share is 50"
+
+
+def test_E15_the_budget_of_the_quantization_term_is_below_the_least_error() -> None:
+    """Everybody with the most bits at f_max (Channel-Allocate), against ε2 = 0.03, as weights grow."""
+    scenario = load_scenario("femnist", ["statistics.model=trace", "statistics.trace=growing-weights"])
+    constants = scenario.constants()
+    run = plan_run(build_world(scenario, 0), "channel-allocate")
+    source = StatisticsModel(scenario, run.dataset_sizes)
+    everybody = np.ones(10, dtype=bool)
+    least = [
+        quantization_term(everybody, np.maximum(bits, 1), source.known(index), constants)
+        for index, bits in enumerate(run.by_round("num_bits"))
+    ]
+    assert np.mean(least) > 3.0 * constants.quantization_budget
+    assert np.mean(np.array(least) > constants.quantization_budget) > 0.8
+    ours = planned("statistics.model=trace", "statistics.trace=growing-weights")
+    ratios = ours.round_columns["aggregate_error"] / ours.round_columns["error_budget"]
+    assert np.mean(ratios) < 1.1, "a multiple of what the links carry can be met"
+
+
+def test_E16_decisions_depend_on_the_unknown_smoothness_only_in_the_printed_form() -> None:
+    """L is about 26 for this network, where the theorem needs L < 1.18."""
+    with pytest.raises(ConfigError, match="2η²τ²L² = 487"):
+        require_valid_bound(learning_rate=0.1, smoothness=26.0, local_updates=6)
+    rounds, other = "federation.rounds=50", "learning.smoothness=1.0"
+    columns = ("channel", "num_bits", "frequency_hz")
+    ours, same = planned(rounds), planned(rounds, other)
+    for name in columns:
+        np.testing.assert_array_equal(ours.by_round(name), same.by_round(name))
+    printed, changed = planned("control.form=paper", rounds), planned("control.form=paper", rounds, other)
+    assert (printed.by_round("num_bits") != changed.by_round("num_bits")).mean() > 0.5
+    assert changed.energy_j[-1] > 1.5 * printed.energy_j[-1], "L acts as a weight against energy"
+
+
+def test_E17_a_training_sample_takes_64_million_operations_not_1000_cycles() -> None:
+    """Forward and backward pass of the FEMNIST network. 1,000 cycles would be 64,000 operations per cycle."""
+    model = nn.Sequential(
+        nn.Conv2d(1, 32, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(3136, 62),
+    )
+    scenario = load_scenario("femnist")
+    assert sum(values.numel() for values in model.parameters()) == scenario.learning.num_parameters
+    with FlopCounterMode(display=False) as counter:
+        model(torch.zeros(1, 1, 28, 28)).sum().backward()
+    operations = counter.get_total_flops()
+    assert operations == pytest.approx(64e6, rel=0.01)
+    cycles = operations / 38.0  # of a core that does 38 operations per cycle
+    constants = replace(scenario.constants(), cycles_per_sample=cycles)
+    mean_size = np.array([scenario.data.dataset_size_mean])
+    true_j = compute_energy_j(training_cycles(mean_size, constants), constants.frequency_min_hz, constants)
+    paper_j = compute_energy_j(training_cycles(mean_size, scenario.constants()), constants.frequency_min_hz, constants)
+    assert true_j / paper_j == pytest.approx(1700, rel=0.02)
+    fastest_s = training_cycles(mean_size, constants) / constants.frequency_max_hz
+    assert fastest_s > 200 * constants.deadline_s, "4 s of computing at f_max do not fit into 20 ms"
 
 
 def test_remark_1_bits_rise_with_the_queue() -> None:
