@@ -48,7 +48,8 @@ def test_the_examples_problem_is_decided() -> None:
 def test_files_named_in_documents_exist() -> None:
     for document in DOCUMENTS:
         for name in re.findall(r"`((?:src|tests|docs|examples|benchmarks)/[\w/.-]+\.\w+)`", document.read_text()):
-            assert (ROOT / name).exists(), f"{document.name} names {name}"
+            folder = ROOT / "tests" if document.name == "paper-map.md" else ROOT  # the map names tests only
+            assert (folder / name).exists() or (ROOT / name).exists(), f"{document.name} names {name}"
 
 
 def test_nothing_names_a_machine() -> None:
