@@ -83,13 +83,13 @@ def useful_levels(problem: Problem) -> int:
     """
     if problem.rates_bps.size == 0:
         return 1
-    c, sizes = problem.constants, problem.dataset_sizes
-    least_total = np.maximum(sizes, np.sort(sizes)[: problem.least_members].sum())
-    rows = np.arange(len(sizes))[:, None]
+    c = problem.constants
+    count = len(problem.dataset_sizes)
+    rows = np.arange(count)[:, None]
     bits = costs.payload_bits(np.arange(1, MAX_NUM_BITS + 1), rows, problem.observation.statistics, c)
     with np.errstate(divide="ignore", invalid="ignore"):
-        seconds = np.broadcast_to(bits, (len(sizes), MAX_NUM_BITS)) / problem.rates_bps.max(axis=1)[:, None]
+        seconds = np.broadcast_to(bits, (count, MAX_NUM_BITS)) / problem.rates_bps.max(axis=1)[:, None]
         price = problem.energy_price * c.transmit_power_w * np.diff(seconds, axis=1)
-    gain = -np.diff(problem.level_costs, axis=1) / (least_total**problem.weight_power)[:, None]
+    gain = -np.diff(problem.level_costs, axis=1) / (problem.least_totals**problem.weight_power)[:, None]
     useful = np.flatnonzero(((gain >= price) & (gain > 0.0) & (seconds[:, 1:] <= c.deadline_s)).any(axis=0))
     return int(useful[-1]) + 2 if len(useful) else 1

@@ -1,12 +1,12 @@
 """P3.1 solved by assignment problems, with a certificate. This is the default solver.
 
-Let S be the number of samples of all participants and u = 1/S^k. For a given S the whole of P3.1 is one assignment
+Let S be the number of samples of all participants and u = 1/S. For a given S the whole of P3.1 is one assignment
 problem. The difficulty is only that the solution must have exactly this S. There are three steps:
 
 *Fixed point.* Guess S and solve the assignment problem with a bonus μ = -dJ/dS per sample: one more sample reduces the
 weights of all others. The S of the solution is the next guess. A few starting points suffice.
 
-*Certify.* Let Φ_μ(u) be the value of the assignment with the costs at u minus μ·D_i. For any μ, Φ_μ(u) + μ·S is at
+*Certify.* Let Φ_μ(u) be the value of the assignment with the costs at u minus μ·D_i. For any μ, Φ_μ(1/S) + μ·S is at
 most the value of every decision with this S. Each pair's cost is concave in u (see `bits_exact`), so Φ_μ is also
 concave and lies above its chord on any interval. The minimum of chord + μ·S is known in closed form. So two
 assignments give a lower bound of J on an interval of S for any signs of λ - ε, and the best μ for an interval is found
@@ -17,8 +17,7 @@ bounded by the best single client, which is tighter than any chord.
 
 *Improve.* Each client is tried alone. If a gap remains, clients are also added, dropped and swapped.
 
-Values in this file are J minus J of the empty round. Gaps are judged relative
-to the problem's `stake`: in the paper's form the gain over the empty round, else energy and error.
+Values in this file are J minus J of the empty round, so the best value is never above zero.
 """
 
 import heapq
@@ -31,14 +30,14 @@ import numpy as np
 from qccf.control.bits_exact import ExactPairs
 from qccf.control.matching import cheapest_matching, match_everyone
 from qccf.control.pairs import PairModel
-from qccf.control.problem import Allocation, Problem, empty_allocation, objective
+from qccf.control.problem import Allocation, RoundProblem, empty_allocation, objective
 from qccf.core.contracts import BoolArray, FloatArray, IntArray
 
 TOLERANCE = 1e-10
-"""A gap below this fraction of the stake is a rounding error, and the proof is complete."""
+"""A gap below this fraction of the gain over the empty round is a rounding error, and the proof is complete."""
 
 GAP_GOAL = 1e-4
-"""Beyond `SMALL_PAIRS`, the proof stops when the gap is below this fraction of the stake."""
+"""Beyond `SMALL_PAIRS`, the proof stops when the gap is below this fraction of the gain over the empty round."""
 
 SMALL_PAIRS = 1_000
 """Up to this many client-channel pairs an assignment takes microseconds, and the proof continues to `TOLERANCE`."""
@@ -54,7 +53,7 @@ MAX_MOVES = 400
 """Limits of the improvement: the number of matched pairs over all sets tried, and the number of sets."""
 
 
-def solve_assignment(problem: Problem, pairs: PairModel) -> tuple[Allocation, float]:
+def solve_assignment(problem: RoundProblem, pairs: PairModel) -> tuple[Allocation, float]:
     """The best decision found, and a lower bound of J over all decisions."""
     search = _Search(problem, pairs)
     relaxation = _Relaxation(problem, pairs if isinstance(pairs, ExactPairs) else ExactPairs(problem))
@@ -66,7 +65,7 @@ def solve_assignment(problem: Problem, pairs: PairModel) -> tuple[Allocation, fl
         _fixed_point(search, relaxation, start)
     search.offer(_best_alone(search))
     bound = _certify(search, relaxation, root, small)
-    if bound < search.goal(TOLERANCE if small else GAP_GOAL):
+    if bound < search.value * (1.0 + (TOLERANCE if small else GAP_GOAL)):
         _improve(search)
     allocation = search.allocation()
     return allocation, min(problem.empty_objective + bound, objective(problem, allocation))
@@ -75,10 +74,10 @@ def solve_assignment(problem: Problem, pairs: PairModel) -> tuple[Allocation, fl
 class _Search:
     """The best decision so far."""
 
-    def __init__(self, problem: Problem, pairs: PairModel) -> None:
+    def __init__(self, problem: RoundProblem, pairs: PairModel) -> None:
         self.problem = problem
         self.pairs = pairs
-        self.value = 0.0 if problem.may_idle else inf
+        self.value = 0.0
         self.members: IntArray = np.empty(0, dtype=np.int64)
         self.columns: IntArray = np.empty(0, dtype=np.int64)
         self._tried: set[bytes] = set()
@@ -86,10 +85,6 @@ class _Search:
     @property
     def total(self) -> float:
         return float(self.problem.dataset_sizes[self.members].sum())
-
-    def goal(self, tolerance: float) -> float:
-        """A lower bound above this value proves that the decision is good enough."""
-        return self.value - tolerance * abs(self.problem.stake(self.value, self.members))
 
     def offer(self, members: IntArray) -> None:
         """Evaluate one set of participants with its best channels; keep it if it is the best so far."""
@@ -130,7 +125,7 @@ class _Matched(NamedTuple):
 class _Relaxation:
     """Φ_μ(1/S): the assignment problem at S, whose solution may have a different S."""
 
-    def __init__(self, problem: Problem, exact: ExactPairs) -> None:
+    def __init__(self, problem: RoundProblem, exact: ExactPairs) -> None:
         self.problem = problem
         self.exact = exact
         self.sizes = problem.dataset_sizes
@@ -149,10 +144,7 @@ class _Relaxation:
         if free_channels < 0 or (not inside.any() and len(free) == 0):
             return None
         certain = float(self.sizes[inside].sum())
-        needed = self.problem.least_members - int(inside.sum())
-        if needed > min(len(free), free_channels):
-            return None
-        low = max(low, certain + float(free[: max(needed, 0)].sum()))
+        low = max(low, certain or float(free[0]))
         high = min(high, certain + float(free[max(0, len(free) - free_channels) :].sum()))
         return _Node(low, high, inside, outside) if low <= high else None
 
@@ -177,9 +169,6 @@ class _Relaxation:
             reward = 1.0 + 2.0 * float(magnitudes.max(axis=1).sum())
             costs[node.inside] -= reward
         value, channels = cheapest_matching(costs)
-        if not self.problem.may_idle and value == 0.0:  # without gain, the best that is not empty is the cheapest pair
-            client, channel = np.unravel_index(np.argmin(costs), costs.shape)
-            value, channels[client] = float(costs[client, channel]), channel
         members = np.flatnonzero(channels >= 0)
         if wanted and int(node.inside[members].sum()) < wanted:
             value = inf
@@ -192,6 +181,7 @@ class _Relaxation:
         """
         p = self.problem
         allowed = ~node.outside
+        averages = (p.spread_costs + np.minimum(p.error_costs, 0.0)) / self.sizes
         alone = p.presence_costs + self.exact.cheapest_energy()
         free_channels = p.rates_bps.shape[1] - int(node.inside.sum())
         optional = np.sort(alone[allowed & ~node.inside])[: max(free_channels, 0)]
@@ -199,17 +189,16 @@ class _Relaxation:
             added = float(alone[node.inside].sum() + np.minimum(optional, 0.0).sum())
         else:
             added = float(optional[0] + np.minimum(optional[1:], 0.0).sum())
-        return added + p.average_floor(allowed)
+        return added + float(averages[allowed].min())
 
     def marginal_bonus(self, members: IntArray, columns: IntArray) -> float:
-        """μ = -dJ/dS of a decision."""
+        """μ = -dJ/dS of a decision: the sum of the terms that J divides by S, divided by S²."""
         if len(members) == 0:
             return 0.0
         p = self.problem
         total = float(self.sizes[members].sum())
-        levels = p.level_costs[members, self.exact.bits(total, members, columns) - 1]
-        k = p.weight_power
-        return float(k * (p.spread_costs[members] + levels).sum()) / total ** (k + 1)
+        level_errors = 1.0 / np.square(np.exp2(self.exact.bits(total, members, columns)) - 1.0)
+        return float((p.spread_costs[members] + p.error_costs[members] * level_errors).sum()) / total**2
 
 
 def _best_alone(search: _Search) -> IntArray:
@@ -289,7 +278,7 @@ def _certify(search: _Search, relaxation: _Relaxation, root: _Node, small: bool)
     for low, high in pairwise(cuts):
         explore(low, high, root.inside, root.outside, first_bonus)
     for _ in range(max(MIN_NODES, NODE_BUDGET // relaxation.problem.rates_bps.size)):
-        if not leaves or leaves[0].value >= search.goal(tolerance):
+        if not leaves or leaves[0].value >= search.value * (1.0 + tolerance):
             break
         _, _, node, bonus, split, pivot = leaves[0]
         if split is None and pivot is None:
@@ -323,17 +312,17 @@ class _Tangent(NamedTuple):
 def _bound(search: _Search, relaxation: _Relaxation, node: _Node, bonus: float, tolerance: float, order: int) -> _Bound:
     """The best lower bound over all μ for the decisions of a node."""
     average = relaxation.average_bound(node)
-    if average >= search.goal(tolerance):
+    if average >= search.value * (1.0 + tolerance):
         return _Bound(average, order, node, bonus, None, None)
     tangents: list[_Tangent] = []
     below: _Tangent | None = None
     above: _Tangent | None = None
-    step = max(abs(bonus), abs(search.problem.stake(search.value, search.members)) / node.high) or 1.0
+    step = max(abs(bonus), -search.value / node.high) or 1.0
     for _ in range(MAX_BONUS_STEPS):
         tangent = _tangent(search, relaxation, node, bonus)
         tangents.append(tangent)
         best = max(tangents, key=lambda t: t.value)
-        if best.value >= search.goal(tolerance):
+        if best.value >= search.value * (1.0 + tolerance):
             return _Bound(best.value, order, node, best.bonus, None, None)
         if tangent.slope > 0.0:
             below = tangent
@@ -347,9 +336,9 @@ def _bound(search: _Search, relaxation: _Relaxation, node: _Node, bonus: float, 
             continue
         crossing = below.value - above.value + above.slope * above.bonus - below.slope * below.bonus
         bonus = crossing / (above.slope - below.slope)
-        if below.value + below.slope * (bonus - below.bonus) <= best.value + search.value - search.goal(tolerance):
+        if below.value + below.slope * (bonus - below.bonus) <= best.value - tolerance * search.value:
             break
-    split = _split(relaxation, node, tangents, best, search.goal(tolerance))
+    split = _split(relaxation, node, tangents, best, search.value * (1.0 + tolerance))
     pivot = _pivot(relaxation, node, below, above) if split is None else None
     return _Bound(max(best.value, average), order, node, best.bonus, split, pivot)
 
@@ -366,12 +355,7 @@ def _split(
         good = relaxation.match(best.weakest, best.bonus, node).value + best.bonus * best.weakest >= target
         return best.weakest if good else None
     good = max(t.at_low for t in tangents) >= target and max(t.at_high for t in tangents) >= target
-    return _middle(node, relaxation.problem.weight_power) if good and node.low < node.high else None
-
-
-def _middle(node: _Node, power: int) -> float:
-    """The S at which 1/S^k is halfway between its values at the ends."""
-    return float((0.5 * (node.low**-power + node.high**-power)) ** (-1.0 / power))
+    return 2.0 / (1.0 / node.low + 1.0 / node.high) if good and node.low < node.high else None
 
 
 def _pivot(relaxation: _Relaxation, node: _Node, below: _Tangent | None, above: _Tangent | None) -> int | None:
@@ -387,7 +371,7 @@ def _pivot(relaxation: _Relaxation, node: _Node, below: _Tangent | None, above: 
 
 def _tangent(search: _Search, relaxation: _Relaxation, node: _Node, bonus: float) -> _Tangent:
     """The minimum over the node's interval of the chord of Φ_μ plus μ·S."""
-    low, high, power = node.low, node.high, relaxation.problem.weight_power
+    low, high = node.low, node.high
     first = relaxation.match(low, bonus, node)
     search.offer(first.members)
     at_low = first.value + bonus * low
@@ -395,18 +379,16 @@ def _tangent(search: _Search, relaxation: _Relaxation, node: _Node, bonus: float
         return _Tangent(bonus, at_low, low - first.total, low, first.members, at_low, at_low)
     last = relaxation.match(high, bonus, node)
     search.offer(last.members)
-    width = low**-power - high**-power
-    rise = (first.value - last.value) / width
+    rise = (first.value - last.value) / (1.0 / low - 1.0 / high)
 
     def chord(total: float) -> float:
-        return last.value + rise * (total**-power - high**-power) + bonus * total
+        return last.value + rise * (1.0 / total - 1.0 / high) + bonus * total
 
     candidates = [low, high]
-    if rise * bonus > 0.0:
-        stationary = (power * rise / bonus) ** (1.0 / (power + 1.0))
-        candidates += [stationary] if low < stationary < high else []
+    if rise * bonus > 0.0 and low < sqrt(rise / bonus) < high:
+        candidates.append(sqrt(rise / bonus))
     weakest = min(candidates, key=chord)
-    share_low = (weakest**-power - high**-power) / width
+    share_low = (1.0 / weakest - 1.0 / high) / (1.0 / low - 1.0 / high)
     slope = weakest - (share_low * first.total + (1.0 - share_low) * last.total)
     members = first.members if share_low > 0.5 else last.members
     return _Tangent(bonus, chord(weakest), slope, weakest, members, at_low, last.value + bonus * high)

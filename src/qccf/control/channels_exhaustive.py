@@ -10,13 +10,13 @@ import numpy as np
 
 from qccf.control.matching import match_everyone
 from qccf.control.pairs import PairModel
-from qccf.control.problem import Allocation, Problem, empty_allocation
+from qccf.control.problem import Allocation, RoundProblem, empty_allocation
 from qccf.core.errors import SolverError
 
 MAX_CLIENTS = 12
 
 
-def solve_exhaustive(problem: Problem, pairs: PairModel) -> Allocation:
+def solve_exhaustive(problem: RoundProblem, pairs: PairModel) -> Allocation:
     """The participants, channels and bits with the smallest J."""
     num_clients, num_channels = problem.rates_bps.shape
     if num_clients > MAX_CLIENTS:
@@ -24,7 +24,7 @@ def solve_exhaustive(problem: Problem, pairs: PairModel) -> Allocation:
             f"the exhaustive solver tries all 2^U participant sets and takes at most {MAX_CLIENTS} clients, but this "
             f"problem has {num_clients}: use the solver 'assignment', which certifies its gap at any size."
         )
-    best_value, best = 0.0 if problem.may_idle else np.inf, empty_allocation(num_clients)
+    best_value, best = 0.0, empty_allocation(num_clients)
     for size in range(1, min(num_clients, num_channels) + 1):
         for members in combinations(range(num_clients), size):
             rows = np.array(members)

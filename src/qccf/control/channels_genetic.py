@@ -5,8 +5,7 @@ that a client never has two channels (C2). A whole generation is evaluated at on
 
 Paper: Algorithm 1. The paper does not specify selection, crossover and repair. Here selection is a roulette wheel on
 the fitness and crossover is uniform. In the repair step a client with several channels keeps the fastest one, and
-absent clients take the others. Where the empty round is not admissible, the first generation has only pairs that meet
-the deadline, and the last generation also competes with each client alone.
+absent clients take the others.
 """
 
 from dataclasses import dataclass
@@ -14,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from qccf.control.pairs import PairModel
-from qccf.control.problem import Allocation, Problem, empty_allocation
-from qccf.core.contracts import BoolArray, FloatArray, IntArray
+from qccf.control.problem import Allocation, RoundProblem, empty_allocation
+from qccf.core.contracts import FloatArray, IntArray
 from qccf.core.options import option
 
 
@@ -38,14 +37,11 @@ class GeneticSettings:
 
 
 def solve_genetic(
-    problem: Problem, pairs: PairModel, rng: np.random.Generator, settings: GeneticSettings
+    problem: RoundProblem, pairs: PairModel, rng: np.random.Generator, settings: GeneticSettings
 ) -> Allocation:
-    """The best chromosome of the last generation, or the empty round if that is better and admissible."""
+    """The best chromosome of the last generation, or the empty round if that is better."""
     num_clients, num_channels = problem.rates_bps.shape
-    usable = np.isfinite(problem.energy_costs(1, np.arange(num_clients)[:, None], np.arange(num_channels)))
     generation = _first_generation(settings.population, num_clients, num_channels, rng)
-    if not problem.may_idle:
-        generation = _without_useless(generation, usable)
     for _ in range(settings.generations):
         values = _values(problem, pairs, generation)
         fitness = _fitness(values, settings.fitness_exponent)
@@ -57,26 +53,9 @@ def solve_genetic(
             best = np.argsort(values, kind="stable")[: settings.elitism]
             children[: settings.elitism] = generation[best]
         generation = children
-    if not problem.may_idle:
-        generation = np.concatenate([generation, _lone_clients(problem.rates_bps, usable)])
     values = _values(problem, pairs, generation)
     best_index = int(np.argmin(values))
-    limit = 0.0 if problem.may_idle else np.inf
-    return _decode(problem, pairs, generation[best_index] if values[best_index] < limit else None)
-
-
-def _without_useless(generation: IntArray, usable: BoolArray) -> IntArray:
-    """The chromosomes without the pairs that cannot meet the deadline."""
-    carries = usable[generation, np.arange(generation.shape[1])]
-    return np.where((generation >= 0) & carries, generation, -1)
-
-
-def _lone_clients(rates_bps: FloatArray, usable: BoolArray) -> IntArray:
-    """One chromosome for each client that can upload: this client alone on its fastest channel."""
-    able = np.flatnonzero(usable.any(axis=1))
-    alone = np.full((len(able), rates_bps.shape[1]), -1)
-    alone[np.arange(len(able)), rates_bps[able].argmax(axis=1)] = able
-    return alone
+    return _decode(problem, pairs, generation[best_index] if values[best_index] < 0.0 else None)
 
 
 def _first_generation(population: int, num_clients: int, num_channels: int, rng: np.random.Generator) -> IntArray:
@@ -89,15 +68,14 @@ def _first_generation(population: int, num_clients: int, num_channels: int, rng:
     return np.where(idle, -1, shuffled)
 
 
-def _values(problem: Problem, pairs: PairModel, generation: IntArray) -> FloatArray:
-    """J minus J of the empty round for each chromosome; infinite where it is not admissible."""
+def _values(problem: RoundProblem, pairs: PairModel, generation: IntArray) -> FloatArray:
+    """J minus J of the empty round for each chromosome; infinite where a pair cannot meet the deadline."""
     used = generation >= 0
     totals = np.where(used, problem.dataset_sizes[generation], 0.0).sum(axis=1)
     who, columns = np.nonzero(used)
     costs = np.zeros(generation.shape)
     costs[who, columns] = pairs.chosen_costs(totals[who], generation[who, columns], columns)
-    values = np.asarray(costs.sum(axis=1))
-    return values if problem.may_idle else np.where(used.any(axis=1), values, np.inf)
+    return np.asarray(costs.sum(axis=1))
 
 
 def _fitness(values: FloatArray, exponent: float) -> FloatArray:
@@ -155,7 +133,7 @@ def _repair(children: IntArray, rates_bps: FloatArray, rng: np.random.Generator)
     return repaired
 
 
-def _decode(problem: Problem, pairs: PairModel, chromosome: IntArray | None) -> Allocation:
+def _decode(problem: RoundProblem, pairs: PairModel, chromosome: IntArray | None) -> Allocation:
     allocation = empty_allocation(problem.rates_bps.shape[0])
     if chromosome is None or not (chromosome >= 0).any():
         return allocation

@@ -3,7 +3,6 @@
 Paper: Section V-A. Deviates: E6 and E8. `docs/deviations.md` says what goes wrong outside the tuned cell (E11 to E16).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -12,7 +11,7 @@ import numpy as np
 from qccf.control import bound
 from qccf.control.problem import RoundProblem
 from qccf.control.queues import Queues, advance, warm_start
-from qccf.core.contracts import Constants, Decision, IntArray, Observation, Outcome, PolicyState, Statistics
+from qccf.core.contracts import Constants, Decision, Observation, Outcome, PolicyState, Statistics
 from qccf.core.options import option
 
 
@@ -52,12 +51,9 @@ class PaperForm:
             "data_budget": constants.data_budget,
         }
 
-    def decide(
-        self, state: PolicyState, observation: Observation, solve: Callable[[RoundProblem, IntArray], Decision]
-    ) -> Decision:
+    def problem(self, state: PolicyState, observation: Observation) -> RoundProblem:
         constants = replace(self.constants, data_budget=state["data_budget"])
-        problem = RoundProblem(observation, constants, state["participation_queue"], state["quantization_queue"])
-        return solve(problem, np.arange(observation.num_clients))
+        return RoundProblem(observation, constants, state["participation_queue"], state["quantization_queue"])
 
     def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
         queues = advance(

@@ -4,8 +4,8 @@ S is the number of samples of all participants (D^n in the paper). The objective
 
     J = empty + Σ over participants i of [ presence_i + (spread_i + level_i(q_i))/S^k + price·energy(i, channel, q_i) ]
 
-For a known S every client-channel pair has its own cost. All solvers use this. `RoundProblem` is the paper's P2
-(k = 1); `scale_free.ScaleFreeProblem` is the default (k = 2).
+For a known S every client-channel pair has its own cost. `RoundProblem` is the paper's P2 (k = 1), and all solvers use
+this. `scale_free.ScaleFreeProblem` is the default form (k = 2); it knows S.
 
 Paper: Eq. of P2, Section V-A. Deviates: E8 (an empty round has no S).
 """
@@ -26,7 +26,7 @@ LEVEL_ERRORS = 1.0 / np.square(np.exp2(np.arange(1, MAX_NUM_BITS + 1, dtype=floa
 
 
 class Problem:
-    """What every solver needs to know of a round. A form of the problem is a subclass that gives these values."""
+    """What the pairs of a round cost. A form of the problem is a subclass that gives these values."""
 
     observation: Observation
     constants: Constants
@@ -35,12 +35,8 @@ class Problem:
     """k: the error of an upload counts with the k-th power of its client's weight."""
     energy_price: Any
     """What a joule costs in J."""
-    empty_objective: Any
-    """J of the round without participants."""
-    may_idle: bool
-    """Whether the empty round is admissible where somebody can upload."""
-    least_members: Any
-    """The least number of participants of an optimal decision that has any."""
+    least_totals: Any
+    """The least S that a round with each client can have."""
     presence_costs: Any
     """The part of each client's contribution to J that depends on nothing else."""
     spread_costs: Any
@@ -49,14 +45,6 @@ class Problem:
     """The contribution of each client's bounded quantization error to J, times S^k and (2^q - 1)²."""
     level_costs: Any
     """The contribution of each client's quantization error to J for every q [client, q - 1], times S^k."""
-
-    def average_floor(self, allowed: BoolArray) -> float:
-        """A lower bound of the terms that J divides by S, for participants among `allowed`."""
-        raise NotImplementedError
-
-    def stake(self, value: float, members: IntArray) -> float:
-        """The size of what a decision decides on; gaps are judged relative to it. `value` is J minus J of empty."""
-        raise NotImplementedError
 
     @property
     def rates_bps(self) -> FloatArray:
@@ -108,8 +96,11 @@ class RoundProblem(Problem):
     quantization_queue: float
 
     weight_power = 1
-    may_idle = True
-    least_members = 1
+
+    @property
+    def least_totals(self) -> FloatArray:
+        """A client may be alone."""
+        return self.dataset_sizes
 
     @property
     def participation_pressure(self) -> float:
@@ -154,13 +145,6 @@ class RoundProblem(Problem):
     def level_costs(self) -> FloatArray:
         return self.error_costs[:, None] * LEVEL_ERRORS
 
-    def average_floor(self, allowed: BoolArray) -> float:
-        averages = (self.spread_costs + np.minimum(self.error_costs, 0.0)) / self.dataset_sizes
-        return float(averages[allowed].min())
-
-    def stake(self, value: float, members: IntArray) -> float:
-        return -value
-
 
 @dataclass(frozen=True)
 class Allocation:
@@ -178,13 +162,15 @@ def empty_allocation(num_clients: int) -> Allocation:
     return Allocation(np.full(num_clients, -1, dtype=np.int64), np.zeros(num_clients, dtype=np.int64))
 
 
-def objective(problem: Problem, allocation: Allocation) -> float:
-    """J of an allocation. Paper: P2, with all terms except A0."""
-    rows = np.flatnonzero(allocation.participates)
-    if len(rows) == 0:
-        return problem.empty_objective
-    bits = allocation.num_bits[rows]
-    total = problem.dataset_sizes[rows].sum()
-    energy = problem.energy_costs(bits, rows, allocation.channels[rows]).sum()
-    shared = (problem.spread_costs[rows] + problem.level_costs[rows, bits - 1]).sum() / total**problem.weight_power
-    return float(problem.empty_objective + problem.presence_costs[rows].sum() + shared + energy)
+def objective(problem: RoundProblem, allocation: Allocation) -> float:
+    """J of P2 as the paper writes it, with all terms except A0. Paper: P2."""
+    on = allocation.participates
+    statistics = problem.observation.statistics
+    rows = np.flatnonzero(on)
+    energy = problem.energy_costs(allocation.num_bits[rows], rows, allocation.channels[rows]).sum()
+    return float(
+        problem.participation_pressure * bound.data_term(on, statistics, problem.constants)
+        + problem.quantization_pressure
+        * bound.quantization_term(on, allocation.num_bits, statistics, problem.constants)
+        + energy
+    )

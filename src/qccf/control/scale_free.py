@@ -2,24 +2,26 @@
 
 It serves given clients, those whose turn it is, at the least cost:
 
-    J = Σ over participants i of [ energy/reference + error price·w_i²·e_i(q_i)/budget ]
-        + missing price · (clients - participants)
+    J = Σ over these clients i of [ energy/reference + error price·w_i²·e_i(q_i)/budget ]
 
 w_i = D_i/S is the client's weight in the aggregate and e_i(q) the expected squared error of its upload. Errors of
-different clients are independent and unbiased, so the aggregate errs by the sum of w²·e. The missing price exceeds
-everything else, so every client takes part. `docs/controller.md` derives it.
+different clients are independent and unbiased, so the aggregate errs by the sum of w²·e. `docs/controller.md` derives
+it.
 
 Deviates: E11 to E16.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
+from time import perf_counter
 
 import numpy as np
 
+from qccf.control.bits_exact import ExactPairs
+from qccf.control.matching import match_everyone
 from qccf.control.problem import Problem
-from qccf.core.contracts import BoolArray, Constants, FloatArray, IntArray, Observation
-from qccf.devices import cost
+from qccf.core.contracts import Certificate, Constants, Decision, FloatArray, Observation
+from qccf.core.errors import SolverError
 from qccf.quantization import costs
 
 
@@ -36,33 +38,21 @@ class ScaleFreeProblem(Problem):
     error_price: float
 
     weight_power = 2
-    may_idle = False
 
     @property
-    def least_members(self) -> int:
-        return len(self.dataset_sizes)
+    def total(self) -> float:
+        """S."""
+        return float(self.dataset_sizes.sum())
 
-    @cached_property
-    def missing_price(self) -> float:
-        """More than all participants together can cost, on whichever channels.
+    @property
+    def least_totals(self) -> FloatArray:
+        return np.full(len(self.dataset_sizes), self.total)
 
-        A participant spends at most what full speed and sending until the deadline spend, and errs at most by its
-        error with one bit.
-        """
-        c = self.constants
-        most_j = cost.compute_energy_j(self.cycles, c.frequency_max_hz, c) + c.transmit_power_w * c.deadline_s
-        errors = self.level_costs[:, 0] / self.dataset_sizes.sum() ** 2
-        return 1.0 + float((self.energy_price * most_j + errors).sum())
-
-    @cached_property
-    def empty_objective(self) -> float:
-        return self.missing_price * self.least_members
-
-    @cached_property
+    @property
     def presence_costs(self) -> FloatArray:
-        return np.full(len(self.dataset_sizes), -self.missing_price)
+        return np.zeros(len(self.dataset_sizes))
 
-    @cached_property
+    @property
     def spread_costs(self) -> FloatArray:
         return np.zeros(len(self.dataset_sizes))
 
@@ -76,9 +66,17 @@ class ScaleFreeProblem(Problem):
         s = self.observation.statistics
         return self.error_price * np.square(s.dataset_sizes)[:, None] * costs.expected_errors(s, self.constants)
 
-    def average_floor(self, allowed: BoolArray) -> float:
-        return 0.0
 
-    def stake(self, value: float, members: IntArray) -> float:
-        """Energy and error: J without the prices of presence."""
-        return value - float(self.presence_costs[members].sum())
+def serve(problem: ScaleFreeProblem) -> Decision:
+    """Channels, bits and frequencies with the least J: S is known, so one assignment problem is the exact optimum."""
+    started = perf_counter()
+    pairs = ExactPairs(problem)
+    rows = np.arange(len(problem.dataset_sizes))
+    matched = match_everyone(pairs.costs(problem.total, rows))
+    if matched is None:
+        raise SolverError(f"the {len(rows)} clients of this round cannot all be served at once.")
+    value, channels = matched
+    num_bits = pairs.bits(problem.total, rows, channels)
+    frequencies_hz = problem.frequencies_hz(num_bits, rows, channels)
+    certificate = Certificate(value, value, "assignment/exact", perf_counter() - started)
+    return Decision(channels, num_bits, frequencies_hz, certificate=certificate)

@@ -8,14 +8,13 @@ its participants could send. A price of error rises while rounds exceed their bu
 Deviates: E11 to E16.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import exp
 from typing import Any
 
 import numpy as np
 
-from qccf.control.scale_free import ScaleFreeProblem
+from qccf.control.scale_free import ScaleFreeProblem, serve
 from qccf.control.turns import Turns, whose_turn
 from qccf.core.contracts import (
     MAX_NUM_BITS,
@@ -57,9 +56,6 @@ MOST_DEBT = 12.0
 
 LEVELS = np.arange(1, MAX_NUM_BITS + 1)
 
-Solve = Callable[[ScaleFreeProblem, IntArray], Decision]
-"""Solves a problem of some clients; the second argument is which clients of the federation they are."""
-
 
 @dataclass(frozen=True)
 class ScaleFreeForm:
@@ -73,7 +69,7 @@ class ScaleFreeForm:
     def init(self, statistics: Statistics) -> PolicyState:
         return {"debts": [0.0] * statistics.num_clients}
 
-    def decide(self, state: PolicyState, observation: Observation, solve: Solve) -> Decision:
+    def decide(self, state: PolicyState, observation: Observation) -> Decision:
         statistics = observation.statistics
         tolerated = self.tolerated_error(statistics)
         bits = self._usual_bits(observation, tolerated)
@@ -83,8 +79,7 @@ class ScaleFreeForm:
             return self._nobody(state, statistics, turns, tolerated)
         part = Observation(observation.rates_bps[clients], _rows(statistics, clients))
         price, problem = self._priced(state, part, turns.channels[clients], tolerated)
-        solved = solve(problem, clients)
-        return self._measured(solved, clients, part, turns.owed, tolerated, price)
+        return self._measured(serve(problem), clients, part, turns.owed, tolerated, price)
 
     def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
         """Move the error price by what arrived, the debts by who had a turn."""

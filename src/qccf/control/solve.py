@@ -12,7 +12,7 @@ from qccf.control.channels_assignment import solve_assignment
 from qccf.control.channels_exhaustive import solve_exhaustive
 from qccf.control.channels_genetic import GeneticSettings, solve_genetic
 from qccf.control.pairs import PairModel
-from qccf.control.problem import Allocation, Problem, objective
+from qccf.control.problem import Allocation, RoundProblem, objective
 from qccf.core.contracts import Certificate, Decision, IntArray
 from qccf.core.errors import ConfigError
 
@@ -21,7 +21,7 @@ Inner = Literal["exact", "closed-form", "closed-form-taylor", "printed"]
 
 
 def solve_round(
-    problem: Problem,
+    problem: RoundProblem,
     *,
     solver: Solver = "assignment",
     inner: Inner = "exact",
@@ -49,25 +49,22 @@ def solve_round(
     return _decision(problem, allocation, lower_bound, f"{solver}/{inner}", started)
 
 
-def _pair_model(problem: Problem, inner: Inner, last_bits: IntArray | None) -> PairModel:
+def _pair_model(problem: RoundProblem, inner: Inner, last_bits: IntArray | None) -> PairModel:
     if inner == "exact":
         return ExactPairs(problem)
-    statistics = problem.observation.statistics
-    if statistics.upload_bits is not None:
+    if problem.observation.statistics.upload_bits is not None:
         raise ConfigError(
             f'control.inner = "{inner}" needs a codec whose payload bits are affine in q, but this codec lists them: '
             'use "exact", or a codec without entropy coding.'
-        )
-    if statistics.upload_errors is not None and problem.weight_power != 1:
-        raise ConfigError(
-            f'control.inner = "{inner}" knows only the bound of Lemma 1, but this codec lists its errors: use "exact".'
         )
     if inner == "printed":
         return PrintedPairs(problem, last_bits)
     return ClosedFormPairs(problem, last_bits, "taylor" if inner == "closed-form-taylor" else "iterated")
 
 
-def _decision(problem: Problem, allocation: Allocation, lower_bound: float, solver: str, started: float) -> Decision:
+def _decision(
+    problem: RoundProblem, allocation: Allocation, lower_bound: float, solver: str, started: float
+) -> Decision:
     rows = np.flatnonzero(allocation.participates)
     frequencies_hz = np.zeros(len(allocation.channels))
     frequencies_hz[rows] = problem.frequencies_hz(allocation.num_bits[rows], rows, allocation.channels[rows])

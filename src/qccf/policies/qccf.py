@@ -10,10 +10,9 @@ import numpy as np
 
 from qccf.control.channels_genetic import GeneticSettings
 from qccf.control.paper_form import PaperForm, PaperOptions
-from qccf.control.problem import Problem
 from qccf.control.scale_free_form import ScaleFreeForm
 from qccf.control.solve import Inner, Solver, solve_round
-from qccf.core.contracts import Constants, Decision, IntArray, Observation, Outcome, PolicyState, Statistics
+from qccf.core.contracts import Constants, Decision, Observation, Outcome, PolicyState, Statistics
 from qccf.core.options import option
 
 Form = Literal["scale-free", "paper"]
@@ -29,9 +28,9 @@ class QccfOptions:
     energy_weight: float = option(
         1.0, "weight of energy against accuracy; 1 is balanced, 2 tolerates twice the error", ge=0.02, le=50
     )
-    solver: Solver = option("assignment", "solver for clients and channels")
-    inner: Inner = option("exact", "solver for bits and frequency of one client on one channel")
-    genetic: GeneticSettings = option(GeneticSettings(), "options of the genetic solver")
+    solver: Solver = option("assignment", "solver for clients and channels in the paper's form")
+    inner: Inner = option("exact", "solver for bits and frequency of one client on one channel in the paper's form")
+    genetic: GeneticSettings = option(GeneticSettings(), "options of the genetic solver in the paper's form")
     paper: PaperOptions = option(PaperOptions(), "options of the paper's form")
 
 
@@ -45,7 +44,7 @@ class Qccf:
     def __init__(self, constants: Constants, *, rounds: int, **options: Any) -> None:
         self.constants = constants
         self.options = QccfOptions(**options)
-        self.form: Any = (
+        self.form: PaperForm | ScaleFreeForm = (
             PaperForm(constants, self.options.paper)
             if self.options.form == "paper"
             else ScaleFreeForm(
@@ -61,20 +60,16 @@ class Qccf:
 
     def decide(self, state: PolicyState, observation: Observation, rng: np.random.Generator) -> Decision:
         known = replace(observation, statistics=self.assumed(observation.statistics))
-        last_bits = np.array(state["last_num_bits"])
-
-        def solve(problem: Problem, clients: IntArray) -> Decision:
-            return solve_round(
-                problem,
-                solver=self.options.solver,
-                inner=self.options.inner,
-                rng=rng,
-                genetic=self.options.genetic,
-                last_bits=last_bits[clients],
-            )
-
-        decision: Decision = self.form.decide(state, known, solve)
-        return decision
+        if isinstance(self.form, ScaleFreeForm):
+            return self.form.decide(state, known)
+        return solve_round(
+            self.form.problem(state, known),
+            solver=self.options.solver,
+            inner=self.options.inner,
+            rng=rng,
+            genetic=self.options.genetic,
+            last_bits=np.array(state["last_num_bits"]),
+        )
 
     def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
         known = replace(outcome, statistics=self.assumed(outcome.statistics))
