@@ -1,11 +1,13 @@
 """Problems of one round, random and typical, for tests and benchmarks."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 
+from qccf.control.matching import fastest_channels
 from qccf.control.problem import RoundProblem
-from qccf.control.scale_free import ScaleFreeProblem, most_participants
+from qccf.control.scale_free import ScaleFreeProblem
+from qccf.control.turns import usable_pairs
 from qccf.core.contracts import MAX_NUM_BITS, Constants, Observation, Statistics
 from qccf.quantization import costs
 from qccf.rounds.world import World, build_world
@@ -121,38 +123,54 @@ def random_scale_free_problem(
     num_clients: int | None = None,
     num_channels: int | None = None,
     *,
-    share: float = 1.0,
     tables: bool | None = None,
     dead: float | None = None,
 ) -> ScaleFreeProblem:
-    """A random round of the default form: partly feasible links, few and many channels, debts of both signs.
+    """A random problem of the default form: clients that can all be served at once, at most as many as asked for.
 
-    With share = 1 as many participants as possible are wanted, else none in particular. `tables` gives the codec's
-    lists of sizes and errors, or none; `dead` is the probability that a link has no rate. None draws either.
+    `tables` gives the codec's lists of sizes and errors, or none; `dead` is the probability that a link has no rate.
+    None draws either.
     """
-    base = random_problem(rng, num_clients, num_channels).observation
-    clients = base.num_clients
-    if dead is None:
-        dead = float(rng.choice([0.0, 0.0, 0.3, 0.8]))
-    rates_bps = np.where(rng.random(base.rates_bps.shape) < dead, 0.0, base.rates_bps)
-    statistics = base.statistics
-    if rng.random() < 0.5 if tables is None else tables:
-        statistics = _listed(statistics, CONSTANTS, rng)
-    observation = Observation(rates_bps, statistics)
-    most = most_participants(observation, CONSTANTS)
-    wanted = most if share >= 1.0 else 0
-    errors = costs.expected_errors(statistics, CONSTANTS)
-    typical = float(np.median(errors[:, int(rng.integers(0, 6))])) / max(most, 1)
+    observation = random_links(rng, num_clients, num_channels, tables=tables, dead=dead)
+    served = fastest_channels(observation.rates_bps, usable_pairs(observation, CONSTANTS)) >= 0
+    if not served.any():
+        return random_scale_free_problem(rng, num_clients, num_channels, tables=tables, dead=dead)
+    observation = some_clients(observation, np.flatnonzero(served))
+    errors = costs.expected_errors(observation.statistics, CONSTANTS)
+    typical = float(np.median(errors[:, int(rng.integers(0, 6))])) / int(served.sum())
     return ScaleFreeProblem(
         observation,
         CONSTANTS,
         energy_price=float(10 ** rng.uniform(-1, 1)) / 4e-3,
         error_price=float(10 ** rng.uniform(-2, 3)) / typical,
-        debt_prices=np.exp(rng.normal(0.0, rng.choice([0.0, 1.0, 3.0]), clients)),
-        wanted=wanted,
-        relative_price=1.0,
-        turns=np.full(clients, most / clients),
     )
+
+
+def random_links(
+    rng: np.random.Generator,
+    num_clients: int | None = None,
+    num_channels: int | None = None,
+    *,
+    tables: bool | None = None,
+    dead: float | None = None,
+) -> Observation:
+    """A random round in which some links, clients or all of them may be too slow; arguments as above."""
+    seen = random_problem(rng, num_clients, num_channels).observation
+    if dead is None:
+        dead = float(rng.choice([0.0, 0.0, 0.3, 0.8]))
+    rates_bps = np.where(rng.random(seen.rates_bps.shape) < dead, 0.0, seen.rates_bps)
+    listed = rng.random() < 0.5 if tables is None else tables
+    return Observation(rates_bps, _listed(seen.statistics, CONSTANTS, rng) if listed else seen.statistics)
+
+
+def some_clients(observation: Observation, clients: np.ndarray) -> Observation:
+    """The observation of some clients only."""
+    known = {
+        field.name: None if values is None else values[clients]
+        for field in fields(Statistics)
+        for values in [getattr(observation.statistics, field.name)]
+    }
+    return Observation(observation.rates_bps[clients], Statistics(**known))
 
 
 def _listed(statistics: Statistics, constants: Constants, rng: np.random.Generator) -> Statistics:

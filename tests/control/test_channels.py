@@ -162,7 +162,7 @@ def all_decisions(problem: Problem) -> list[tuple[float, float, np.ndarray, np.n
     return found
 
 
-@pytest.mark.parametrize("form", ["paper", "all wanted", "share"])
+@pytest.mark.parametrize("form", ["paper", "scale-free"])
 def test_no_decision_of_a_node_is_below_the_nodes_bound(form: str) -> None:
     """A node's bound holds for any interval of S, any clients in or out, and any μ."""
     rng = np.random.default_rng(15)
@@ -172,7 +172,7 @@ def test_no_decision_of_a_node_is_below_the_nodes_bound(form: str) -> None:
         problem: Problem = (
             random_problem(rng, clients, channels, below=0.4)
             if form == "paper"
-            else random_scale_free_problem(rng, clients, channels, share=1.0 if form == "all wanted" else 0.5)
+            else random_scale_free_problem(rng, clients, channels)
         )
         decisions = all_decisions(problem)
         relaxation = _Relaxation(problem, ExactPairs(problem))
@@ -201,7 +201,7 @@ def test_no_decision_of_a_node_is_below_the_nodes_bound(form: str) -> None:
                 assert bound <= min(values) + 1e-9 * scale
                 tight += bound >= min(values) - 0.5 * scale
                 compared += 1
-    assert compared > (300 if form == "paper" else 100)
+    assert compared > (300 if form == "paper" else 50)
     assert tight > 30, "some bounds must be tight"
 
 

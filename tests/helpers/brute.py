@@ -123,6 +123,11 @@ def allocations(problem: Problem) -> Iterator[list[int]]:
 
 def most_participants(problem: Problem) -> int:
     """The largest number of clients that can upload one bit per parameter at once."""
+    return max(sum(channel >= 0 for channel in channels) for channels in feasible_allocations(problem))
+
+
+def feasible_allocations(problem: Problem) -> Iterator[list[int]]:
+    """Every allocation in which each participant can upload one bit per parameter."""
     num_clients, num_channels = problem.rates_bps.shape
     usable = {
         (i, c)
@@ -130,11 +135,9 @@ def most_participants(problem: Problem) -> int:
         for c in range(num_channels)
         if slowest_frequency(problem, i, c, 1) is not None
     }
-    return max(
-        sum(channel >= 0 for channel in channels)
-        for channels in allocations(problem)
-        if all(channel < 0 or (i, channel) in usable for i, channel in enumerate(channels))
-    )
+    for channels in allocations(problem):
+        if all(channel < 0 or (i, channel) in usable for i, channel in enumerate(channels)):
+            yield channels
 
 
 def expected_error(problem: Problem, client: int, bits: int) -> float:
@@ -144,7 +147,7 @@ def expected_error(problem: Problem, client: int, bits: int) -> float:
 
 
 def scale_free_cost(problem: ScaleFreeProblem, channels: list[int], bits: list[int]) -> float:
-    """Energy, debts and error of one decision, without the price of missing participants; infinite if infeasible."""
+    """Energy and error of one decision, without the price of missing participants; infinite if infeasible."""
     sizes = problem.observation.statistics.dataset_sizes
     present = sum(float(sizes[i]) for i, channel in enumerate(channels) if channel >= 0)
     value = 0.0
@@ -157,29 +160,23 @@ def scale_free_cost(problem: ScaleFreeProblem, channels: list[int], bits: list[i
         weight = float(sizes[i]) / present
         value += problem.energy_price * energy(problem, i, channel, bits[i], frequency)
         value += problem.error_price * weight**2 * expected_error(problem, i, bits[i])
-        value -= float(problem.debt_prices[i])
     return value
 
 
-def scale_free_optimum(problem: ScaleFreeProblem, most_bits: int = 32) -> tuple[float, int]:
-    """The least cost over all decisions with the most participants if they are wanted, else with at least one.
+def scale_free_optimum(problem: ScaleFreeProblem, most_bits: int = 32) -> float:
+    """The least cost with which every client is served. That all take part is a constraint here, not a price.
 
-    The number of participants is a constraint here, not a price. With the participants known their weights are known,
-    and each client's bits are tried alone. Also returns the number of participants needed; (inf, 0) if nobody is able.
+    The weights are known, so each client's bits are tried alone.
     """
-    least = most_participants(problem)
-    if not least:
-        return math.inf, 0
-    least = least if problem.wanted else 1
     best = math.inf
-    for channels in allocations(problem):
-        if sum(channel >= 0 for channel in channels) < least:
+    for channels in feasible_allocations(problem):
+        if min(channels) < 0:
             continue
-        bits = [0] * len(channels)
-        for i, channel in enumerate(channels):
-            if channel >= 0:
-                others = [1] * (len(bits) - i - 1)
-                values = [scale_free_cost(problem, channels, [*bits[:i], q, *others]) for q in range(1, most_bits + 1)]
-                bits[i] = 1 + values.index(min(values))
+        bits = [1] * len(channels)
+        for i in range(len(channels)):
+            values = [
+                scale_free_cost(problem, channels, [*bits[:i], q, *bits[i + 1 :]]) for q in range(1, most_bits + 1)
+            ]
+            bits[i] = 1 + values.index(min(values))
         best = min(best, scale_free_cost(problem, channels, bits))
-    return best, least
+    return best
