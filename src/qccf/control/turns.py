@@ -63,11 +63,11 @@ def whose_turn(
         dearest = float(most_j[able].sum() + worth[able].sum())
         return Turns(owed, cheapest_matching(spent_j - worth[:, None] - 2.0 * dearest)[1])
     wanted = int(np.clip(round(float((owed + debts)[able].sum())), 1, most))
-    scale = np.sort((least_j / worth)[able])[wanted - 1] * (1.0 + 1e-9)
-    channels = cheapest_matching(spent_j - scale * worth[:, None])[1]
-    if (channels < 0).all():
-        first = int(np.argmin(np.where(able, least_j / worth, np.inf)))
-        channels[first] = int(spent_j[first].argmin())
+    scale = float(np.sort((least_j / worth)[able])[wanted - 1]) * (1.0 + 1e-9)
+    channels = nobody
+    while (channels >= 0).sum() < wanted:  # ends: where debts outweigh all energy, every channel is used
+        channels = cheapest_matching(spent_j - scale * worth[:, None])[1]
+        scale *= 1.5
     return Turns(owed, channels)
 
 
