@@ -210,11 +210,14 @@ def pictures() -> None:
     from qccf.runtimes.planner import plan
     from qccf.settings.loading import load_scenario
 
+    # The pictures are of the paper's form, whose idea they explain.
     def save(key: str, *panels: Panel, caption: str = "") -> None:
         chart = Chart(key, "", caption, panels, panel_size_inch=(4.5, 3.0))
         save_chart(chart, ROOT / "docs" / "images" / f"{key}.svg")
 
-    scenario = load_scenario("femnist", ["statistics.model=trace", "statistics.trace=growing-weights"])
+    scenario = load_scenario(
+        "femnist", ["statistics.model=trace", "statistics.trace=growing-weights", "control.form=paper"]
+    )
     c = scenario.constants()
     bits = np.arange(1.0, 11.0)
     speeds, energies = [], []

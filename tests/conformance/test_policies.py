@@ -87,7 +87,8 @@ def test_all_policies_meet_the_same_worlds() -> None:
 
 def test_the_same_plan_twice_is_the_same() -> None:
     scenario = load_scenario(
-        "quick", ["federation.rounds=5", "control.solver=genetic", "control.genetic.generations=5"]
+        "quick",
+        ["federation.rounds=5", "control.form=paper", "control.solver=genetic", "control.genetic.generations=5"],
     )
     first, second = (plan_run(build_world(scenario, 3), "qccf") for _ in range(2))
     np.testing.assert_array_equal(first.energy_j, second.energy_j)

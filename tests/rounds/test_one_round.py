@@ -15,7 +15,7 @@ from qccf.runtimes.planner import plan, plan_run, planned_world, run_rounds
 from qccf.runtimes.simulator import simulate
 from tests.helpers.tiny import tiny_dataset, tiny_scenario
 
-SOLVERS = ["assignment", "genetic", "exhaustive"]
+FORMS = [("scale-free", "assignment"), ("paper", "assignment"), ("paper", "genetic"), ("paper", "exhaustive")]
 DECIDED = ["participated", "arrived", "channel", "num_bits", "frequency_hz", "compute_energy_j"]
 
 
@@ -26,10 +26,11 @@ def assert_same_decisions(first: Run, second: Run) -> None:
         np.testing.assert_array_equal(first.round_columns[column], second.round_columns[column], err_msg=column)
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(("form", "solver"), FORMS)
 @pytest.mark.parametrize("codec", ["model", "update+entropy"])
-def test_a_plan_from_a_recorded_run_decides_as_training_did(solver: str, codec: str, tmp_path: Path) -> None:
-    settings = [f"control.solver={solver}", f"codec.name={codec}", "radio.num_channels=4", "federation.seed=2"]
+def test_a_plan_from_a_recorded_run_decides_as_training_did(form: str, solver: str, codec: str, tmp_path: Path) -> None:
+    settings = [f"control.form={form}", f"control.solver={solver}", f"codec.name={codec}"]
+    settings += ["radio.num_channels=4", "federation.seed=2"]
     scenario = tiny_scenario(*settings, "control.genetic.generations=5")
     trained = simulate(scenario, dataset=tiny_dataset(), out=tmp_path)
     recorded = read_run(tmp_path)
@@ -42,9 +43,10 @@ def test_a_plan_from_a_recorded_run_decides_as_training_did(solver: str, codec: 
     np.testing.assert_array_equal(planned.statistics_columns["upload_errors"], errors)
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_the_rounds_of_the_studies_are_the_planners(solver: str, tmp_path: Path) -> None:
-    scenario = tiny_scenario(f"control.solver={solver}", "control.genetic.generations=5", "federation.rounds=4")
+@pytest.mark.parametrize(("form", "solver"), FORMS)
+def test_the_rounds_of_the_studies_are_the_planners(form: str, solver: str, tmp_path: Path) -> None:
+    settings = [f"control.form={form}", f"control.solver={solver}", "control.genetic.generations=5"]
+    scenario = tiny_scenario(*settings, "federation.rounds=4")
     recorded = simulate(scenario, dataset=tiny_dataset(), out=tmp_path)
     world = planned_world(scenario, 0, recorded)
     rules = replace(build_rules(scenario, scenario_codec(scenario)), safety_margin=0.0)

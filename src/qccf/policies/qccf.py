@@ -33,6 +33,15 @@ class QccfOptions:
     genetic: GeneticSettings = option(GeneticSettings(), "options of the genetic solver in the paper's form")
     paper: PaperOptions = option(PaperOptions(), "options of the paper's form")
 
+    def __post_init__(self) -> None:
+        for name, usual in (("solver", "assignment"), ("inner", "exact")):
+            value = getattr(self, name)
+            if self.form != "paper" and value != usual:
+                raise ValueError(
+                    f'{name} = "{value}" has no effect in form = "{self.form}", which serves given clients by one exact '
+                    'assignment: set form = "paper", or leave it out'
+                )
+
 
 class Qccf:
     """The policy. State: that of its form, and each client's last bits."""

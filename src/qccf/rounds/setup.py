@@ -72,12 +72,6 @@ def check_scenario(scenario: Scenario) -> None:
     """Build the policy, the codec and the world once, so that a mistake is refused before anything is computed."""
     build_policy(scenario.policy.name, scenario)
     codec = scenario_codec(scenario)
-    if scenario.control.inner != "exact" and scenario.control.form != "paper":
-        raise ConfigError(
-            f'control.inner = "{scenario.control.inner}" knows only the bound of Lemma 1, and control.form = '
-            f'"{scenario.control.form}" decides with the errors themselves: use control.inner = "exact", or '
-            'control.form = "paper".'
-        )
     if scenario.control.inner != "exact" and not codec.affine:
         raise ConfigError(
             f'control.inner = "{scenario.control.inner}" needs bits that are affine in q, and those of codec '

@@ -34,19 +34,20 @@ def federate(out, *settings: str, **config) -> LoopGrid:
 
 
 @pytest.mark.parametrize(
-    ("policy", "codec", "solver"),
+    ("policy", "codec", "form", "solver"),
     [
-        ("qccf", "model", "assignment"),
-        ("qccf", "update+entropy", "assignment"),
-        ("qccf", "update+block+entropy", "genetic"),
-        ("qccf", "model", "exhaustive"),
-        ("principle", "block", "assignment"),
-        ("no-quantization", "model", "assignment"),
+        ("qccf", "model", "scale-free", "assignment"),
+        ("qccf", "update+entropy", "scale-free", "assignment"),
+        ("qccf", "update+entropy", "paper", "assignment"),
+        ("qccf", "update+block+entropy", "paper", "genetic"),
+        ("qccf", "model", "paper", "exhaustive"),
+        ("principle", "block", "paper", "assignment"),
+        ("no-quantization", "model", "paper", "assignment"),
     ],
 )
-def test_same_decisions_same_model(policy: str, codec: str, solver: str, tmp_path) -> None:
+def test_same_decisions_same_model(policy: str, codec: str, form: str, solver: str, tmp_path) -> None:
     settings = [f"codec.name={codec}", f"policy.name={policy}", "federation.seed=2", "radio.num_channels=4"]
-    settings += [f"control.solver={solver}", "control.genetic.generations=5"]
+    settings += [f"control.form={form}", f"control.solver={solver}", "control.genetic.generations=5"]
     simulated = simulate(tiny_scenario(*settings), dataset=tiny_dataset(), out=tmp_path / "simulated")
     grid = federate(tmp_path / "flower", *settings)
     checkpoints = [sorted((tmp_path / kind / "checkpoints").iterdir())[-1] for kind in ("simulated", "flower")]
