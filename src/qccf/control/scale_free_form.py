@@ -136,7 +136,7 @@ class ScaleFreeForm:
         spent_j = free.energy_costs(LEVELS, rows[:, None], channels[:, None])
         reference_j = float(spent_j[:, 0].mean())
         if budget <= 0.0:
-            return LEAST_PRICE * len(rows), replace(free, energy_price=1.0 / reference_j)
+            return state.get("error_price", LEAST_PRICE * len(rows)), replace(free, energy_price=1.0 / reference_j)
         energy, ratios = spent_j / reference_j, squares[:, None] * errors / budget
         price = state.get("error_price")
         if price is None:
