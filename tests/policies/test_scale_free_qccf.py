@@ -1,0 +1,294 @@
+"""QCCF in its default form: what changes no decision, and rounds at the edge of what is possible."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import log10
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qccf.core.contracts import MAX_NUM_BITS, Decision, Observation, PolicyState, Statistics
+from qccf.devices.cost import settle
+from qccf.policies.checks import checked_decision
+from qccf.policies.qccf import Qccf
+from qccf.policies.same_size import SameSize
+from qccf.quantization import costs
+from qccf.rounds.run import Run
+from qccf.rounds.world import build_world
+from qccf.runtimes.planner import plan_run
+from qccf.settings.loading import load_scenario
+from support.problems import CONSTANTS, equal_statistics
+
+RNG = np.random.default_rng(0)
+DECISIONS = ("channel", "num_bits")
+
+
+def planned(*settings: str) -> Run:
+    """50 rounds with fewer channels than clients."""
+    scenario = load_scenario("femnist", ["federation.rounds=50", "radio.num_channels=6", *settings])
+    return plan_run(build_world(scenario, 0), "qccf")
+
+
+def trace(path: Path, *, weights: float = 1.0, gradients: float = 1.0) -> tuple[str, str]:
+    """Weights grow and gradients fall by a thousand, so that both parts of the error budget count in their turn."""
+    rows = [(0, 0.2 * weights, 30.0 * gradients), (49, 0.65 * weights, 0.03 * gradients)]
+    lines = ["round,weight_range,gradient_norm_sq", *(",".join(map(repr, row)) for row in rows)]
+    path.write_text("\n".join(lines) + "\n")
+    return "statistics.model=trace", f"statistics.trace={path}"
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = planned(*trace(tmp_path_factory.mktemp("trace") / "trace.csv"))
+    bits = run.by_round("num_bits")
+    assert len(np.unique(bits[bits > 0])) > 3, "decisions must vary"
+    assert len(np.unique(run.round_columns["error_price"])) > 20
+    budget = run.round_columns["error_budget"]
+    assert budget[0] == pytest.approx(4.0 * 0.36 * 30.0), "what learning tolerates comes first"
+    assert budget[-1] > 2.0 * 4.0 * 0.36 * 0.03, "what the links carry comes last"
+    return run
+
+
+def same_decisions(one: Run, other: Run) -> None:
+    for name in DECISIONS:
+        np.testing.assert_array_equal(one.by_round(name), other.by_round(name))
+    np.testing.assert_allclose(one.by_round("frequency_hz"), other.by_round("frequency_hz"), rtol=1e-9)
+    np.testing.assert_allclose(one.round_columns["error_price"], other.round_columns["error_price"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("smoothness", [1e-4, 1.0])
+def test_smoothness_changes_no_decision(reference: Run, tmp_path: Path, smoothness: float) -> None:
+    same_decisions(reference, planned(f"learning.smoothness={smoothness}", *trace(tmp_path / "trace.csv")))
+
+
+@pytest.mark.parametrize("factor", [0.01, 4.0, 37.0])
+def test_the_unit_of_energy_changes_no_decision(reference: Run, tmp_path: Path, factor: float) -> None:
+    """CPU energy, transmit power and noise times a factor: the rates stay, and every joule is multiplied."""
+    other = planned(
+        f"device.energy_coefficient={1e-26 * factor!r}",
+        f"radio.transmit_power_w={0.2 * factor!r}",
+        f"radio.noise_dbm_per_hz={-174.0 + 10.0 * log10(factor)!r}",
+        *trace(tmp_path / "trace.csv"),
+    )
+    same_decisions(reference, other)
+    np.testing.assert_allclose(other.energy_j, factor * reference.energy_j, rtol=1e-9)
+
+
+@pytest.mark.parametrize("factor", [0.01, 4.0, 3.7])
+def test_the_scale_of_weights_changes_no_decision(reference: Run, tmp_path: Path, factor: float) -> None:
+    """Weights and updates times a factor; an update grows with the learning rate or with the gradients."""
+    faster = planned(f"learning.learning_rate={0.1 * factor!r}", *trace(tmp_path / "a.csv", weights=factor))
+    same_decisions(reference, faster)
+    steeper = planned(*trace(tmp_path / "b.csv", weights=factor, gradients=factor**2))
+    same_decisions(reference, steeper)
+    error, other = (run.round_columns["aggregate_error"] for run in (reference, steeper))
+    np.testing.assert_allclose(other, factor**2 * error, rtol=1e-9)
+
+
+def test_the_paper_form_is_not_invariant(tmp_path: Path) -> None:
+    """The same changes do change its decisions, so that these tests can fail."""
+    paper = "control.form=paper"
+    first = planned(paper, *trace(tmp_path / "a.csv"))
+    for other in (
+        planned(paper, "learning.smoothness=1.0", *trace(tmp_path / "a.csv")),
+        planned(paper, *trace(tmp_path / "b.csv", weights=4.0, gradients=16.0)),
+    ):
+        assert (first.by_round("num_bits") != other.by_round("num_bits")).any()
+
+
+def listed(statistics: Statistics, rng: np.random.Generator) -> Statistics:
+    """Statistics with irregular tables of sizes and errors."""
+    shape = (statistics.num_clients, MAX_NUM_BITS)
+    sizes = np.cumsum(CONSTANTS.num_parameters * rng.lognormal(-0.5, 0.5, shape), axis=1)
+    errors = costs.expected_errors(statistics, CONSTANTS) * rng.uniform(0.2, 1.0, (statistics.num_clients, 1))
+    return replace(statistics, upload_bits=sizes, upload_errors=errors)
+
+
+Change = Callable[[int, Observation], Observation]
+
+
+def rounds_of(
+    policy: Qccf, statistics: Statistics, rates: Callable[[int], np.ndarray], rounds: int, lost: Change | None = None
+) -> tuple[list[Decision], list[PolicyState]]:
+    """Decisions and states. `lost(index, participates)` says whose upload fails."""
+    state = policy.init(statistics)
+    decisions, states = [], []
+    for index in range(rounds):
+        seen = Observation(rates(index), statistics)
+        decision = checked_decision(policy.decide(state, seen, RNG), seen, policy.constants, policy)
+        failed = None if lost is None else lost(index, decision.participates)
+        outcome = settle(decision, seen, policy.constants, failed=failed)
+        state = policy.update(state, decision, outcome)
+        decisions.append(decision)
+        states.append(state)
+        assert np.isfinite(state["debts"]).all()
+        assert np.isfinite(state.get("error_price", 1.0))
+        assert np.isfinite(decision.frequencies_hz).all()
+    return decisions, states
+
+
+def fading(seed: int, clients: int, channels: int, typical_bps: float = 1.2e8) -> Callable[[int], np.ndarray]:
+    place = np.random.default_rng(seed).lognormal(0.0, 0.5, (clients, 1))
+
+    def rates(index: int) -> np.ndarray:
+        return typical_bps * place * np.random.default_rng([seed, index]).lognormal(0.0, 0.3, (clients, channels))
+
+    return rates
+
+
+def test_the_scale_of_listed_errors_changes_no_decision() -> None:
+    rng = np.random.default_rng(81)
+    statistics = listed(equal_statistics(*rng.uniform(500, 2000, 8), norm_sq=1e-3), rng)
+    assert statistics.upload_errors is not None
+    scaled = replace(
+        statistics,
+        gradient_norms_sq=statistics.gradient_norms_sq * 13.0,
+        upload_errors=statistics.upload_errors * 13.0,
+    )
+    policy, rates = Qccf(CONSTANTS, rounds=50), fading(1, 8, 5)
+    for one, other in zip(
+        rounds_of(policy, statistics, rates, 50)[0], rounds_of(policy, scaled, rates, 50)[0], strict=True
+    ):
+        np.testing.assert_array_equal(one.channels, other.channels)
+        np.testing.assert_array_equal(one.num_bits, other.num_bits)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 1.0])
+def test_a_share_takes_part_on_average_and_everybody_in_turn(share: float) -> None:
+    statistics = equal_statistics(*np.random.default_rng(82).uniform(500, 2000, 10))
+    decisions, _ = rounds_of(Qccf(CONSTANTS, rounds=200, share=share), statistics, fading(2, 10, 6), 200)
+    on = np.array([decision.participates for decision in decisions])
+    assert (on.sum(axis=1) >= 1).all()
+    assert on.sum(axis=1).mean() == pytest.approx(6 * share, rel=0.05)
+    turns = on.sum(axis=0)
+    assert turns.min() > 0.7 * turns.mean()
+
+
+def test_one_client_and_one_channel() -> None:
+    alone, _ = rounds_of(Qccf(CONSTANTS, rounds=20), equal_statistics(1e3), fading(3, 1, 1), 20)
+    assert all(decision.participates.tolist() == [True] for decision in alone)
+    many, _ = rounds_of(Qccf(CONSTANTS, rounds=60), equal_statistics(*[1e3] * 6), fading(4, 6, 1), 60)
+    on = np.array([decision.participates for decision in many])
+    assert (on.sum(axis=1) == 1).all()
+    assert on.sum(axis=0).min() >= 7, "ten each on average"
+
+
+def test_a_round_is_empty_only_where_nobody_is_able_and_then_nothing_moves() -> None:
+    """Rates are 0 in rounds 0 to 4 and 10 to 14."""
+    good = fading(5, 4, 3)
+    decisions, states = rounds_of(
+        Qccf(CONSTANTS, rounds=20),
+        equal_statistics(*[1e3] * 4),
+        lambda index: good(index) * (index % 10 >= 5),
+        20,
+    )
+    assert [int(decision.participates.sum()) for decision in decisions] == ([0] * 5 + [3] * 5) * 2
+    assert states[0] == {"debts": [0.0] * 4, "last_num_bits": [0] * 4}
+    assert states[9] == states[14]
+    for decision in decisions:
+        assert decision.certificate is not None
+        assert decision.certificate.gap == 0.0
+
+
+def test_without_gradients_and_without_errors() -> None:
+    quiet = equal_statistics(*[1e3] * 4, norm_sq=0.0)
+    decisions, _ = rounds_of(Qccf(CONSTANTS, rounds=30), quiet, fading(6, 4, 4), 30)
+    assert all(decision.participates.all() for decision in decisions)
+    for decision in decisions:
+        assert decision.targets is not None
+        assert decision.targets.tolerated_error == 0.0
+    zero = replace(quiet, upload_errors=np.zeros((4, MAX_NUM_BITS)))
+    decisions, states = rounds_of(Qccf(CONSTANTS, rounds=30), zero, fading(6, 4, 4), 30)
+    assert all((decision.num_bits == 1).all() for decision in decisions)
+    assert states[-1]["error_price"] == states[0]["error_price"]
+
+
+def test_one_zero_vector_among_others() -> None:
+    statistics = equal_statistics(*[1e3] * 4, norm_sq=1e-6)
+    errors = costs.expected_errors(statistics, CONSTANTS).copy()
+    errors[2] = 0.0
+    decisions, _ = rounds_of(Qccf(CONSTANTS, rounds=30), replace(statistics, upload_errors=errors), fading(7, 4, 4), 30)
+    bits = np.array([decision.num_bits for decision in decisions])
+    assert (bits[:, 2] == 1).all()
+    assert (bits[:, [0, 1, 3]].mean(axis=0) > 1.5).all()
+
+
+def test_lost_uploads_move_debts_but_not_the_price() -> None:
+    statistics, rates = equal_statistics(*[1e3] * 4, norm_sq=1e-6), fading(8, 4, 2)
+    decisions, states = rounds_of(
+        Qccf(CONSTANTS, rounds=80), statistics, rates, 80, lambda index, on: on & (index >= 20)
+    )
+    assert len({state["error_price"] for state in states[19:]}) == 1
+    on = np.array([decision.participates for decision in decisions])
+    assert (on.sum(axis=1) == 2).all(), "nobody gives up"
+    assert on[20:].sum(axis=0).min() >= 25
+    one_fails, states = rounds_of(
+        Qccf(CONSTANTS, rounds=80), statistics, rates, 80, lambda _, on: on & (np.arange(4) == 1)
+    )
+    on = np.array([decision.participates for decision in one_fails])
+    assert np.ptp(on.sum(axis=0)) <= 10, "a client whose uploads are lost had its turns"
+    assert len({state["error_price"] for state in states}) > 20
+
+
+def test_a_client_that_is_able_only_sometimes_gets_its_share_of_these_rounds() -> None:
+    good = fading(9, 6, 2)
+
+    def rates(index: int) -> np.ndarray:
+        shown = good(index)
+        if index % 5:
+            shown[0] = 0.0
+        return shown
+
+    decisions, states = rounds_of(Qccf(CONSTANTS, rounds=200), equal_statistics(*[1e3] * 6), rates, 200)
+    on = np.array([decision.participates for decision in decisions])
+    owed = 40 * 2 / 6
+    assert on[:, 0].sum() == pytest.approx(owed, abs=3)
+    assert (on.sum(axis=1) == 2).all()
+    assert np.abs([state["debts"] for state in states]).max() < 4.0
+
+
+@pytest.mark.parametrize("what", ["gradient_norms_sq", "gradient_variances", "weight_ranges", "dataset_sizes"])
+def test_one_absurd_report_leaves_the_others_scheduled(what: str) -> None:
+    """With 1e30 samples a client cannot finish in time; with the rest it can, and everything stays finite."""
+    statistics = equal_statistics(*[1e3] * 5)
+    values = getattr(statistics, what).copy()
+    values[0] = 1e30
+    decisions, _ = rounds_of(Qccf(CONSTANTS, rounds=40), replace(statistics, **{what: values}), fading(10, 5, 3), 40)
+    on = np.array([decision.participates for decision in decisions])
+    assert (on.sum(axis=1) == 3).all()
+    assert on[:, 1:].sum(axis=0).min() >= 15
+    assert on[:, 0].any() == (what != "dataset_sizes")
+
+
+def test_ten_thousand_clients_on_ten_channels() -> None:
+    rng = np.random.default_rng(83)
+    statistics = equal_statistics(*rng.uniform(500, 2000, 10_000))
+    decisions, _ = rounds_of(Qccf(CONSTANTS, rounds=5), statistics, fading(11, 10_000, 10), 5)
+    on = np.array([decision.participates for decision in decisions])
+    assert (on.sum(axis=1) == 10).all()
+    assert on.sum(axis=0).max() == 1, "the debt of those who waited counts"
+
+
+def test_gradients_that_vanish_make_nobody_stay_at_home() -> None:
+    """G² falls from 1 to 1e-9 within 60 rounds: the paper's form ends with empty rounds."""
+    state: PolicyState = {}
+    policy, rates = Qccf(CONSTANTS, rounds=60), fading(12, 6, 6)
+    bits = []
+    for index in range(60):
+        statistics = equal_statistics(*[1e3] * 6, norm_sq=10.0 ** (-9.0 * index / 59))
+        state = state or policy.init(statistics)
+        seen = Observation(rates(index), statistics)
+        decision = policy.decide(state, seen, RNG)
+        state = policy.update(state, decision, settle(decision, seen, CONSTANTS))
+        assert decision.participates.all()
+        bits.append(decision.num_bits.mean())
+    assert np.mean(bits[-10:]) > np.mean(bits[:10]), "smaller updates need finer uploads"
+
+
+def test_same_size_takes_the_same_form() -> None:
+    statistics = equal_statistics(600.0, 1500.0)
+    decisions, states = rounds_of(SameSize(CONSTANTS, rounds=5), statistics, fading(13, 2, 2), 5)
+    equal, same = rounds_of(Qccf(CONSTANTS, rounds=5), equal_statistics(1500.0, 1500.0), fading(13, 2, 2), 5)
+    assert states == same
+    assert [one.num_bits.tolist() for one in decisions] == [one.num_bits.tolist() for one in equal]
