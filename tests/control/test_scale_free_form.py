@@ -26,7 +26,7 @@ FORM = ScaleFreeForm(CONSTANTS, slack=4.0, share=1.0, energy_weight=1.0)
 SIZES = np.array([1.0, 3.0])
 TARGETS = Targets(
     errors=np.array([16.0, 32.0]),
-    least_errors=np.array([1.6, 3.2]),
+    least_errors=np.array([1.6, 4.8]),
     slack=4.0,
     tolerated_error=5.0,
     turns=np.array([0.5, 0.5]),
@@ -55,29 +55,29 @@ def test_tolerated_error_is_four_squared_updates_of_the_median_client() -> None:
 
 
 def test_error_and_budget_by_hand() -> None:
-    """Weights 1/4 and 3/4: 16/16 + 9/16·32 = 19, and 4·(0.1 + 1.8) = 7.6; the second alone: 32, and 4·3.2."""
+    """Weights 1/4 and 3/4: 16/16 + 9/16·32 = 19, and 4·(0.1 + 2.7) = 11.2; the second alone: 32, and 4·4.8."""
     both, second = np.array([True, True]), np.array([False, True])
-    assert error_and_budget(TARGETS, both, SIZES) == pytest.approx((19.0, 7.6))
-    assert error_and_budget(replace(TARGETS, tolerated_error=9.0), both, SIZES) == pytest.approx((19.0, 9.0))
-    assert error_and_budget(TARGETS, second, SIZES) == pytest.approx((32.0, 12.8))
+    assert error_and_budget(TARGETS, both, SIZES) == pytest.approx((19.0, 11.2))
+    assert error_and_budget(replace(TARGETS, tolerated_error=12.0), both, SIZES) == pytest.approx((19.0, 12.0))
+    assert error_and_budget(TARGETS, second, SIZES) == pytest.approx((32.0, 19.2))
 
 
 def test_the_price_follows_what_arrived_and_debts_follow_who_had_a_turn() -> None:
     state = {"debts": [0.25, -0.25], "error_price": 1.0}
     after = FORM.update(state, decided(0, 1), arriving(True, True))
-    assert after["error_price"] == pytest.approx(2.0 * exp(0.5 * (19.0 / 7.6 - 1.0)))
+    assert after["error_price"] == pytest.approx(2.0 * exp(0.5 * (19.0 / 11.2 - 1.0)))
     assert after["debts"] == pytest.approx([-0.25, -0.75])
     lost = FORM.update(state, decided(0, 1), arriving(False, True))
-    assert lost["error_price"] == pytest.approx(2.0 * exp(0.5 * (32.0 / 12.8 - 1.0)))
+    assert lost["error_price"] == pytest.approx(2.0 * exp(0.5 * (32.0 / 19.2 - 1.0)))
     assert lost["debts"] == pytest.approx([-0.25, -0.75]), "a lost upload was a turn"
     absent = FORM.update(state, decided(-1, 0), arriving(False, True))
     assert absent["debts"] == pytest.approx([0.75, -0.75])
 
 
 def test_rounds_below_their_budgets_lower_the_price_to_its_floor_and_no_further() -> None:
-    good = replace(TARGETS, errors=np.array([1.6, 3.2]))
+    good = replace(TARGETS, errors=TARGETS.least_errors)
     after = FORM.update({"debts": [0.0, 0.0]}, decided(0, 1, targets=good), arriving(True, True))
-    assert after["error_price"] == pytest.approx(2.0 * exp(0.5 * (1.9 / 7.6 - 1.0)))
+    assert after["error_price"] == pytest.approx(2.0 * exp(0.5 * (1.0 / 4.0 - 1.0)))
     low = replace(good, error_price=0.021)
     after = FORM.update({"debts": [0.0, 0.0]}, decided(0, 1, targets=low), arriving(True, True))
     assert after["error_price"] == 2 * LEAST_PRICE
@@ -209,6 +209,19 @@ def test_the_balanced_price_just_meets_its_goal() -> None:
             assert _error(energy, ratios, 0.99 * price) > goal
             interior += 1
     assert interior > 50
+
+
+@pytest.mark.parametrize("slack", [1.5, 4.0, 30.0])
+def test_the_first_round_comes_close_to_its_budget(slack: float) -> None:
+    """With no gradients the budget is the slack times the least error."""
+    rng = np.random.default_rng(76)
+    for _ in range(10):
+        statistics = equal_statistics(*rng.uniform(500, 2000, 12), norm_sq=0.0)
+        seen = Observation(10 ** rng.uniform(8.0, 8.6, (12, 12)), statistics)
+        decision = replace(FORM, slack=slack).decide({"debts": [0.0] * 12}, seen)
+        assert decision.targets is not None
+        error, budget = error_and_budget(decision.targets, decision.participates, statistics.dataset_sizes)
+        assert 0.6 < error / budget <= 1.2, "the channels are still swapped after the price is found"
 
 
 def test_error_of_a_price_by_hand() -> None:
