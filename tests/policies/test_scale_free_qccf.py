@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from qccf.control.scale_free_form import error_and_budget
 from qccf.core.contracts import MAX_NUM_BITS, Decision, Observation, PolicyState, Statistics
 from qccf.devices.cost import settle
 from qccf.policies.checks import checked_decision
@@ -165,6 +166,27 @@ def test_a_share_takes_part_on_average_and_everybody_in_turn(share: float) -> No
     assert turns.min() > 0.7 * turns.mean()
 
 
+@pytest.mark.parametrize("typical_bps", [5e7, 1e8, 2e8])
+@pytest.mark.parametrize("spread", [0.1, 0.3, 0.6])
+def test_errors_meet_their_budgets_on_average(typical_bps: float, spread: float) -> None:
+    """Links that carry between 1 and 32 bits, and a channel more or less makes a difference of many bits."""
+    sizes = np.random.default_rng(84).uniform(500, 2000, 12)
+    statistics = equal_statistics(*sizes, norm_sq=1e-9)
+
+    def rates(index: int) -> np.ndarray:
+        return typical_bps * np.random.default_rng([84, index]).lognormal(0.0, spread, (12, 12))
+
+    decisions, states = rounds_of(Qccf(CONSTANTS, rounds=150), statistics, rates, 150)
+    ratios = []
+    for decision in decisions:
+        assert decision.targets is not None
+        error, budget = error_and_budget(decision.targets, decision.participates, sizes)
+        ratios.append(error / budget)
+    assert np.mean(ratios) < 1.1
+    assert np.mean(ratios[50:]) > 0.8, "and no energy is wasted on errors below the budget"
+    assert max(state["error_price"] for state in states) < 1e6
+
+
 def test_one_client_and_one_channel() -> None:
     alone, _ = rounds_of(Qccf(CONSTANTS, rounds=20), equal_statistics(1e3), fading(3, 1, 1), 20)
     assert all(decision.participates.tolist() == [True] for decision in alone)
@@ -271,12 +293,12 @@ def test_ten_thousand_clients_on_ten_channels() -> None:
 
 
 def test_gradients_that_vanish_make_nobody_stay_at_home() -> None:
-    """G² falls from 1 to 1e-9 within 60 rounds: the paper's form ends with empty rounds."""
+    """G² falls from 1e3 to 1e-9 within 60 rounds: the paper's form ends with empty rounds."""
     state: PolicyState = {}
     policy, rates = Qccf(CONSTANTS, rounds=60), fading(12, 6, 6)
     bits = []
     for index in range(60):
-        statistics = equal_statistics(*[1e3] * 6, norm_sq=10.0 ** (-9.0 * index / 59))
+        statistics = equal_statistics(*[1e3] * 6, norm_sq=10.0 ** (3.0 - 12.0 * index / 59))
         state = state or policy.init(statistics)
         seen = Observation(rates(index), statistics)
         decision = policy.decide(state, seen, RNG)

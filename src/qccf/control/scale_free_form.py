@@ -49,7 +49,7 @@ LEAST_PRICE = 1e-2
 """The error price never falls below this much per participant: it would take too long to rise again."""
 
 MOST_PRICE_RATIO = 1e12
-"""An error price is sought up to this many times the least one."""
+"""No error price is more than this many times the least one."""
 
 MOST_DEBT = 12.0
 """Debts count up to this many turns. A turn more is worth e times the energy, so this is beyond any real ratio."""
@@ -78,8 +78,9 @@ class ScaleFreeForm:
         if len(clients) == 0:
             return self._nobody(state, statistics, turns, tolerated)
         part = Observation(observation.rates_bps[clients], _rows(statistics, clients))
-        price, problem = self._priced(state, part, turns.channels[clients], tolerated)
-        return self._measured(serve(problem), clients, part, turns.owed, tolerated, price)
+        first = turns.channels[clients]
+        price, problem = self._priced(state, part, first, tolerated)
+        return self._measured(serve(problem), clients, part, first, turns.owed, tolerated, price)
 
     def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
         """Move the error price by what arrived, the debts by who had a turn."""
@@ -92,7 +93,8 @@ class ScaleFreeForm:
         if outcome.arrived.any():
             error, budget = error_and_budget(targets, outcome.arrived, outcome.statistics.dataset_sizes)
             excess = min(error / budget - 1.0, MOST_EXCESS) if budget > 0.0 else 0.0
-            price = max(price * exp(PRICE_STEP * excess), LEAST_PRICE * float(outcome.arrived.sum()))
+            least = LEAST_PRICE * float(outcome.arrived.sum())
+            price = min(max(price * exp(PRICE_STEP * excess), least), least * MOST_PRICE_RATIO)
         if decision.participates.any():
             after["error_price"] = price
         elif "error_price" in state:
@@ -151,14 +153,19 @@ class ScaleFreeForm:
         solved: Decision,
         clients: IntArray,
         part: Observation,
+        first: IntArray,
         owed: FloatArray,
         tolerated: float,
         price: float,
     ) -> Decision:
-        """The decision for the whole federation, with what it is measured against."""
+        """The decision for the whole federation, with what it is measured against.
+
+        The least errors are those of the first channels, for which the round was priced. The final channels depend on
+        the price: measured on them, a budget would move away from the error that is to meet it.
+        """
         rows = np.arange(len(clients))
         errors = costs.expected_errors(part.statistics, self.constants)
-        most_bits = _most_bits(part.rates_bps[rows, solved.channels], rows, part.statistics, self.constants)
+        most_bits = _most_bits(part.rates_bps[rows, first], rows, part.statistics, self.constants)
 
         def spread(values: Any, absent: float) -> Any:
             everybody = np.full(len(owed), absent, dtype=values.dtype)
