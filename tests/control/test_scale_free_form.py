@@ -224,17 +224,18 @@ def test_the_balanced_price_just_meets_its_goal() -> None:
 
 @pytest.mark.parametrize("slack", [1.5, 4.0, 30.0])
 def test_the_first_round_comes_close_to_its_budget(slack: float) -> None:
-    """With no gradients the budget is the slack times the least error."""
+    """With no gradients the budget is the slack times the least error. All channels are alike, so none is swapped."""
     rng = np.random.default_rng(76)
     ratios = []
     for _ in range(20):
         statistics = equal_statistics(*rng.uniform(500, 2000, 12), norm_sq=0.0)
-        seen = Observation(10 ** rng.uniform(8.0, 8.6, (12, 12)), statistics)
+        seen = Observation(np.tile(10 ** rng.uniform(8.0, 8.6, (12, 1)), 12), statistics)
         decision = replace(FORM, slack=slack).decide({"debts": [0.0] * 12}, seen)
         assert decision.targets is not None
         error, budget = error_and_budget(decision.targets, decision.participates, statistics.dataset_sizes)
         ratios.append(error / budget)
-    assert 0.4 < np.mean(ratios) <= 1.0, "channels are still swapped after the price is found"
+    assert max(ratios) <= 1.0
+    assert np.mean(ratios) > 0.7
 
 
 def test_error_of_a_price_by_hand() -> None:
