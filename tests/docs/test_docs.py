@@ -38,8 +38,9 @@ def test_links_exist(document: Path) -> None:
         assert (document.parent / target).exists(), f"{document.name} links to {target}"
 
 
-def test_the_examples_problem_is_decided() -> None:
-    command = [sys.executable, "-m", "qccf", "decide", "examples/round.json"]
+@pytest.mark.parametrize("name", ["round", "paper-round"])
+def test_the_examples_problem_is_decided(name: str) -> None:
+    command = [sys.executable, "-m", "qccf", "decide", f"examples/{name}.json"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert "proven within" in done.stdout

@@ -13,7 +13,10 @@ import pytest
 from qccf.cli.main import main
 from qccf.control.problem import RoundProblem
 from qccf.core.errors import ProblemError
-from qccf.settings.problem import parse_problem
+from qccf.devices.cost import settle
+from qccf.policies.qccf import Qccf
+from qccf.settings.loading import load_scenario
+from qccf.settings.problem import DefaultProblem, parse_problem
 from support.problems import random_problem, typical_problem
 from tests.helpers import brute
 
@@ -62,7 +65,7 @@ def test_a_table_of_errors_may_be_given(tree: dict, tmp_path: Path, capsys) -> N
     path = tmp_path / "problem.json"
     path.write_text(json.dumps(given))
     assert main(["decide", str(path), "--json"]) == 0
-    assert capsys.readouterr().err == "", "it is no unknown key"
+    assert "ignored: upload_errors" in capsys.readouterr().err, "the paper's form knows only the bound"
 
 
 @pytest.mark.parametrize("solver", ["assignment", "genetic", "exhaustive"])
@@ -249,3 +252,67 @@ def test_standard_input_and_a_real_process(tree: dict) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout).keys() == OUTPUT
+
+
+PAPERS_KEYS = ("participation_queue", "quantization_queue", "gradient_variances")
+PAPERS_CONSTANTS = ("smoothness", "energy_weight", "data_budget", "quantization_budget")
+
+
+@pytest.fixture
+def default_tree(tree: dict) -> dict:
+    """The same round in the default form."""
+    constants = {name: value for name, value in tree["constants"].items() if name not in PAPERS_CONSTANTS}
+    return {name: value for name, value in tree.items() if name not in PAPERS_KEYS} | {"constants": constants}
+
+
+def test_a_problem_without_queues_is_decided_in_the_default_form(default_tree: dict, tmp_path: Path, capsys) -> None:
+    """As by the policy itself, round after round with the state that the answer holds."""
+    scenario = load_scenario("femnist", ["federation.num_clients=4", "radio.num_channels=3"])
+    policy = Qccf(scenario.constants(), rounds=5, slack=3.0)
+    problem = parse_problem({**default_tree, "slack": 3.0})
+    assert isinstance(problem, DefaultProblem)
+    state = policy.init(problem.observation.statistics)
+    path, given = tmp_path / "round.json", {**default_tree, "slack": 3.0}
+    for _ in range(4):
+        path.write_text(json.dumps(given))
+        assert main(["decide", str(path), "--json"]) == 0
+        printed = capsys.readouterr()
+        assert printed.err == "", "every key is used"
+        answer = json.loads(printed.out)
+        decision = policy.decide(state, problem.observation, np.random.default_rng(0))
+        outcome = settle(decision, problem.observation, problem.constants)
+        assert answer["channels"] == decision.channels.tolist()
+        assert answer["num_bits"] == decision.num_bits.tolist()
+        assert answer["energy_j"] == pytest.approx(outcome.energy_j.sum())
+        state = policy.update(state, decision, outcome)
+        assert answer["state"] == {"debts": state["debts"], "error_price": state["error_price"]}
+        given |= answer["state"]
+    assert min(state["debts"]) < 0.0 < max(state["debts"]), "three of four had a turn in each round"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"debts": [0.0, 0.0]}, "debts has 2 entries, but rates_bps has 4 clients"),
+        ({"debts": [0.0, 0.0, 0.0, 99.0]}, "debts[3] = 99 is out of range: it must be from -12 to 12"),
+        ({"slack": 1.0}, "slack = 1 is out of range"),
+        ({"share": 2.0}, "share = 2 is out of range"),
+        ({"error_price": 0.0}, "error_price = 0 is out of range"),
+        ({"gradient_norms_sq": None}, "gradient_norms_sq = None is not a list"),
+        ({"participation_queue": 1.0}, "lacks quantization_queue"),
+    ],
+)
+def test_mistakes_in_the_default_form_get_a_sentence(default_tree: dict, change: dict, words: str) -> None:
+    with pytest.raises(ProblemError) as error:
+        parse_problem({**default_tree, **change})
+    if "lacks" in words:
+        assert "lacks gradient_variances, quantization_queue" in str(error.value)
+    else:
+        assert words in str(error.value)
+
+
+def test_solvers_of_the_papers_form_are_refused_without_queues(default_tree: dict, tmp_path: Path, capsys) -> None:
+    path = tmp_path / "round.json"
+    path.write_text(json.dumps(default_tree))
+    assert main(["decide", str(path), "--solver", "genetic"]) == 2
+    assert "this problem has no queues" in capsys.readouterr().err

@@ -34,6 +34,7 @@ def decide_command(options: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
 
+    from qccf.control.problem import RoundProblem
     from qccf.control.solve import solve_round
     from qccf.settings.problem import decision_to_json, read_problem
 
@@ -42,7 +43,16 @@ def decide_command(options: argparse.Namespace) -> int:
     problem, ignored = read_problem(options.problem)
     if ignored:
         print(f"qccf: ignored: {', '.join(ignored)}", file=sys.stderr)
-    decision = solve_round(problem, solver=options.solver, inner=options.inner, rng=np.random.default_rng(options.seed))
+    if isinstance(problem, RoundProblem):
+        generator = np.random.default_rng(options.seed)
+        decision = solve_round(problem, solver=options.solver, inner=options.inner, rng=generator)
+    elif (options.solver, options.inner) != ("assignment", "exact"):
+        raise QccfError(
+            f"--solver {options.solver} --inner {options.inner} are for the paper's form, and this problem has no "
+            "queues: leave them out, or add participation_queue and quantization_queue."
+        )
+    else:
+        decision = problem.decide()
     answer = decision_to_json(problem, decision)
     if options.json:
         print(json.dumps(answer))
@@ -56,6 +66,8 @@ def decide_command(options: argparse.Namespace) -> int:
         table.add_row(str(client), *cells)
     console = Console()
     console.print(table)
+    if answer.get("error_budget"):
+        console.print(f"error of the aggregate {answer['aggregate_error'] / answer['error_budget']:.2f} of its budget")
     console.print(
         f"J = {answer['objective']:.6g}, proven within {answer['certified_gap']:.3g} of the minimum; "
         f"energy {answer['energy_j'] * 1e3:.4g} mJ"

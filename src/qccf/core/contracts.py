@@ -50,9 +50,9 @@ class Statistics:
 
     ``gradient_norms_sq`` is G², ``gradient_variances`` σ², ``weight_ranges`` θ_max of the paper. A codec forecasts the
     rest from a client's last upload. ``error_scales`` is c: the expected squared error of an upload with q bits is at
-    most c/(2^q - 1)²; without it c follows from θ_max as in the paper. ``upload_errors`` [client, q - 1] is the expected
-    squared error itself, where the codec knows it. ``upload_bits`` [client, q - 1] is the size of the payload where it
-    is not affine in q.
+    most c/(2^q - 1)²; without it c follows from θ_max as in the paper. ``upload_errors`` [client, q - 1] is the
+    expected squared error itself, where the codec knows it. ``upload_bits`` [client, q - 1] is the size of the payload
+    where it is not affine in q.
     """
 
     dataset_sizes: FloatArray

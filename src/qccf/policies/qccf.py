@@ -38,8 +38,8 @@ class QccfOptions:
             value = getattr(self, name)
             if self.form != "paper" and value != usual:
                 raise ValueError(
-                    f'{name} = "{value}" has no effect in form = "{self.form}", which serves given clients by one exact '
-                    'assignment: set form = "paper", or leave it out'
+                    f'{name} = "{value}" has no effect in form = "{self.form}", which serves given clients by one '
+                    'exact assignment: set form = "paper", or leave it out'
                 )
 
 

@@ -27,8 +27,8 @@ __all__ = [
     "place_setting",
     "read_settings",
     "read_toml",
-    "run_digest",
     "refuse_unused",
+    "run_digest",
     "scenario_from_dict",
     "scenario_to_toml",
     "with_settings",
@@ -37,7 +37,7 @@ __all__ = [
 PRESETS = ("femnist", "cifar10", "quick", "paper-table")
 _PAPERS = ("quantization_budget", "data_budget", "participation_margin", "quantization_margin")
 RENAMED = {"cell.scenario": "cell.path_loss"} | {f"control.{key}": f"control.paper.{key}" for key in _PAPERS}
-"""Keys of version 0.1 and what they are called now. Its `control.energy_weight` was V, now `control.paper.energy_weight`."""
+"""Keys of version 0.1 and what they are called now. Its `control.energy_weight` was V of the paper's form."""
 
 
 SCALE_FREE_KEYS = ("control.slack", "control.share", "control.energy_weight")

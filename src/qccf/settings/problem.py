@@ -1,8 +1,12 @@
-"""One round's problem as JSON: what `qccf decide` reads and writes. `docs/decide.md` describes both."""
+"""One round's problem as JSON: what `qccf decide` reads and writes. `docs/decide.md` describes both.
+
+A problem with queues is the paper's P2. A problem without them is decided in the default form, and the answer holds the
+state that the next round's problem takes.
+"""
 
 import json
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,9 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from qccf.control import bound
 from qccf.control.problem import RoundProblem
-from qccf.core.contracts import MAX_NUM_BITS, Constants, Decision, FloatArray, Observation, Statistics
+from qccf.control.scale_free_form import MOST_DEBT, error_and_budget
+from qccf.core.contracts import MAX_NUM_BITS, Constants, Decision, FloatArray, Observation, PolicyState, Statistics
 from qccf.core.errors import ConfigError, ProblemError
 from qccf.devices.cost import settle
+from qccf.policies.qccf import Qccf
 
 # Limits: wide enough for any radio, any model and any unit, narrow enough that no formula overflows.
 RATES = (0.0, 1e15)
@@ -41,12 +47,21 @@ CONSTANTS = {
     "data_budget": (0.0, 1e12),
     "quantization_budget": (0.0, 1e12),
 }
+PAPERS_CONSTANTS = {"smoothness": 1e-12, "energy_weight": 1.0, "data_budget": 0.0, "quantization_budget": 0.0}
+"""Constants that only the paper's form uses, with values that stand for them in the default form."""
+
+KNOBS = {"slack": (1.0 + 1e-9, 1e3), "share": (1e-9, 1.0), "energy_weight": (0.02, 50.0)}
+DEBTS = (-MOST_DEBT, MOST_DEBT)
+PRICES = (1e-300, 1e300)
 WHOLE = ("num_parameters", "local_updates", "local_epochs")
 LIMITS = {
     "rates_bps": RATES,
     "participation_queue": QUEUES,
     "quantization_queue": QUEUES,
     "upload_errors": ERRORS,
+    "debts": DEBTS,
+    "error_price": PRICES,
+    **KNOBS,
     **PER_CLIENT,
     **{f"constants.{name}": limits for name, limits in CONSTANTS.items()},
 }
@@ -81,7 +96,46 @@ class _ProblemWithErrors(_Problem):  # type: ignore[misc, valid-type]
     upload_errors: list[list[_number(ERRORS)]] | None = None  # type: ignore[valid-type]
 
 
-def read_problem(path: str) -> tuple[RoundProblem, list[str]]:
+_DefaultConstants = _model(
+    "_DefaultConstants",
+    **{name: _number(limits) for name, limits in CONSTANTS.items() if name not in PAPERS_CONSTANTS},
+)
+_PlainProblem = _model(
+    "_PlainProblem",
+    rates_bps=list[list[_number(RATES)]],  # type: ignore[misc]
+    **{
+        name: list[_number(limits)]  # type: ignore[misc]
+        for name, limits in PER_CLIENT.items()
+        if name != "gradient_variances"
+    },
+    constants=_DefaultConstants,
+)
+
+
+class _DefaultProblem(_PlainProblem):  # type: ignore[misc, valid-type]
+    gradient_variances: list[_number(PER_CLIENT["gradient_variances"])] | None = None  # type: ignore[valid-type]
+    upload_errors: list[list[_number(ERRORS)]] | None = None  # type: ignore[valid-type]
+    slack: _number(KNOBS["slack"]) | None = None  # type: ignore[valid-type]
+    share: _number(KNOBS["share"]) | None = None  # type: ignore[valid-type]
+    energy_weight: _number(KNOBS["energy_weight"]) | None = None  # type: ignore[valid-type]
+    debts: list[_number(DEBTS)] | None = None  # type: ignore[valid-type]
+    error_price: _number(PRICES) | None = None  # type: ignore[valid-type]
+
+
+@dataclass(frozen=True)
+class DefaultProblem:
+    """A round in the default form: what is observed, the policy with its knobs, and its state."""
+
+    observation: Observation
+    constants: Constants
+    policy: Qccf
+    state: PolicyState
+
+    def decide(self) -> Decision:
+        return self.policy.decide(self.state, self.observation, np.random.default_rng(0))
+
+
+def read_problem(path: str) -> tuple[RoundProblem | DefaultProblem, list[str]]:
     """The problem in a file, or on standard input for "-", and the keys in it that are not used."""
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
@@ -96,31 +150,63 @@ def read_problem(path: str) -> tuple[RoundProblem, list[str]]:
     return parse_problem(tree), _unknown_keys(tree)
 
 
-def parse_problem(tree: Any) -> RoundProblem:
+def parse_problem(tree: Any) -> RoundProblem | DefaultProblem:
     """Check every rule of the format and build the problem."""
+    papers = _is_papers(tree)
     try:
-        problem: Any = _ProblemWithErrors.model_validate(tree)
+        problem: Any = (_ProblemWithErrors if papers else _DefaultProblem).model_validate(tree)
     except ValidationError as error:
-        raise ProblemError(_sentence(error)) from None
+        raise ProblemError(_sentence(error, papers)) from None
     _check_shapes(problem)
-    values = {name: getattr(problem.constants, name) for name in CONSTANTS}
+    unused = {} if papers else PAPERS_CONSTANTS
+    values: dict[str, Any] = unused | {
+        name: getattr(problem.constants, name) for name in CONSTANTS if name not in unused
+    }
     for name in WHOLE:
         if values[name] != int(values[name]):
             raise ProblemError(f"constants.{name} = {values[name]:g} is not a whole number.")
         values[name] = int(values[name])
     constants = Constants(**values)
     _check_constants(constants)
-    statistics = Statistics(**{name: np.array(getattr(problem, name), dtype=float) for name in PER_CLIENT})
+    count = len(problem.rates_bps)
+    given = {name: getattr(problem, name) for name in PER_CLIENT}
+    statistics = Statistics(
+        **{name: np.zeros(count) if values is None else np.array(values, float) for name, values in given.items()}
+    )
     if problem.upload_errors is not None:
         statistics = replace(statistics, upload_errors=_error_table(problem.upload_errors, statistics.num_clients))
     observation = Observation(np.array(problem.rates_bps, dtype=float), statistics)
-    return RoundProblem(observation, constants, problem.participation_queue, problem.quantization_queue)
+    if papers:
+        return RoundProblem(observation, constants, problem.participation_queue, problem.quantization_queue)
+    knobs = {name: getattr(problem, name) for name in KNOBS if getattr(problem, name) is not None}
+    policy = Qccf(constants, rounds=1, **knobs)
+    state = policy.init(statistics)
+    state |= {name: value for name in ("debts", "error_price") if (value := getattr(problem, name)) is not None}
+    return DefaultProblem(observation, constants, policy, state)
 
 
-def decision_to_json(problem: RoundProblem, decision: Decision) -> dict[str, Any]:
-    """The decision and its certificate as plain values."""
+def _is_papers(tree: Any) -> bool:
+    return not isinstance(tree, dict) or bool({"participation_queue", "quantization_queue"} & tree.keys())
+
+
+def decision_to_json(problem: RoundProblem | DefaultProblem, decision: Decision) -> dict[str, Any]:
+    """The decision and its certificate as plain values.
+
+    In the default form also the expected error of the aggregate, its budget, and the state after the round if every
+    upload arrives.
+    """
     assert decision.certificate is not None
     outcome = settle(decision, problem.observation, problem.constants)
+    more: dict[str, Any] = {}
+    if isinstance(problem, DefaultProblem):
+        assert decision.targets is not None
+        error, budget = None, None
+        if outcome.arrived.any():
+            sizes = problem.observation.statistics.dataset_sizes
+            error, budget = error_and_budget(decision.targets, outcome.arrived, sizes)
+        after = problem.policy.update(problem.state, decision, outcome)
+        state = {name: after[name] for name in ("debts", "error_price") if name in after}
+        more = {"aggregate_error": error, "error_budget": budget, "state": state}
     return {
         "channels": decision.channels.tolist(),
         "num_bits": decision.num_bits.tolist(),
@@ -131,12 +217,17 @@ def decision_to_json(problem: RoundProblem, decision: Decision) -> dict[str, Any
         "certified_gap": decision.certificate.gap,
         "solver": decision.certificate.solver,
         "wall_time_s": decision.certificate.wall_time_s,
+        **more,
     }
 
 
 def _unknown_keys(tree: dict[str, Any]) -> list[str]:
-    inner = sorted(f"constants.{key}" for key in tree["constants"].keys() - CONSTANTS.keys())
-    return sorted(tree.keys() - _ProblemWithErrors.model_fields.keys()) + inner
+    papers = _is_papers(tree)
+    used = CONSTANTS.keys() if papers else CONSTANTS.keys() - PAPERS_CONSTANTS.keys()
+    fields = set((_ProblemWithErrors if papers else _DefaultProblem).model_fields)
+    unused = {"upload_errors"} if papers else {"gradient_variances"}  # checked, but no part of this form
+    inner = sorted(f"constants.{key}" for key in tree["constants"].keys() - used)
+    return sorted(tree.keys() - (fields - unused)) + inner
 
 
 def _check_shapes(problem: Any) -> None:
@@ -152,11 +243,11 @@ def _check_shapes(problem: Any) -> None:
                 "give every client the same channels (0 for no link)."
             )
     count = len(problem.rates_bps)
-    for name in PER_CLIENT:
-        if len(getattr(problem, name)) != count:
+    for name in (*PER_CLIENT, "debts"):
+        values = getattr(problem, name, None)
+        if values is not None and len(values) != count:
             raise ProblemError(
-                f"{name} has {len(getattr(problem, name))} entries, but rates_bps has {count} clients: give one for "
-                "each."
+                f"{name} has {len(values)} entries, but rates_bps has {count} clients: give one for each."
             )
 
 
@@ -201,21 +292,23 @@ def _check_constants(constants: Constants) -> None:
         raise ProblemError(str(error).replace("learning.", "constants.")) from None
 
 
-def _sentence(error: ValidationError) -> str:
+def _sentence(error: ValidationError, papers: bool) -> str:
     """The first mistake as one sentence."""
+    needed = NEEDED if papers else tuple(_PlainProblem.model_fields)
+    constants = [name for name in CONSTANTS if papers or name not in PAPERS_CONSTANTS]
     errors = error.errors(include_url=False)
     missing = [e for e in errors if e["type"] == "missing"]
     if missing:
         inner = len(missing[0]["loc"]) > 1
         names = ", ".join(str(e["loc"][-1]) for e in missing if (len(e["loc"]) > 1) == inner)
-        wanted = ", ".join(CONSTANTS if inner else NEEDED)
+        wanted = ", ".join(constants if inner else needed)
         return f"{'constants' if inner else 'the problem'} lacks {names}: it needs {wanted}."
     first = errors[0]
     indexes = "".join(f"[{part}]" for part in first["loc"] if isinstance(part, int))
     key = ".".join(part for part in first["loc"] if isinstance(part, str))
     kind, value = first["type"], first["input"]
     if kind == "model_type":
-        keys = ", ".join(CONSTANTS if key else NEEDED)
+        keys = ", ".join(constants if key else needed)
         return f"{key or 'a problem'} is {'not an object' if key else 'a JSON object'} with the keys {keys}."
     if kind == "list_type" and key in ("rates_bps", "upload_errors"):
         inner_values = "channel rates" if key == "rates_bps" else "errors"

@@ -259,6 +259,10 @@ class _Base(Section):
 
     @model_validator(mode="after")
     def _bound_applies(self) -> "_Base":
+        """The paper's form uses the theorem's constants; the default form does not depend on L."""
+        control: Any = getattr(self, "control")  # noqa: B009
+        if control.form != "paper":
+            return self
         bound.require_valid_bound(
             learning_rate=self.learning.learning_rate,
             smoothness=self.learning.smoothness,
