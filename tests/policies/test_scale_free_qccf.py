@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from qccf.control.scale_free_form import error_and_budget
+from qccf.control.turns import usable_pairs
 from qccf.core.contracts import MAX_NUM_BITS, Decision, Observation, PolicyState, Statistics
 from qccf.devices.cost import settle
 from qccf.policies.checks import checked_decision
@@ -306,6 +307,53 @@ def test_gradients_that_vanish_make_nobody_stay_at_home() -> None:
         assert decision.participates.all()
         bits.append(decision.num_bits.mean())
     assert np.mean(bits[-10:]) > np.mean(bits[:10]), "smaller updates need finer uploads"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_any_cell(seed: int) -> None:
+    """Models of 1e4 to 1e8 parameters, deadlines of 10 ms to 60 s, any CPU, any slack and share, gradients that fall.
+
+    Warnings are errors here. No round is empty while somebody is able, nobody is late, and budgets are met.
+    """
+    rng = np.random.default_rng([85, seed])
+    clients, channels = int(rng.integers(1, 20)), int(rng.integers(1, 20))
+    slowest_hz = 10 ** rng.uniform(6, 9)
+    constants = replace(
+        CONSTANTS,
+        num_parameters=int(10 ** rng.uniform(4, 8)),
+        deadline_s=float(10 ** rng.uniform(-2, 1.8)),
+        frequency_min_hz=float(slowest_hz),
+        frequency_max_hz=float(slowest_hz * 10 ** rng.uniform(0, 2)),
+        cycles_per_sample=float(10 ** rng.uniform(1, 6)),
+    )
+    sizes = 10 ** rng.uniform(2.0, 3.5, clients)
+    computing_s = 2 * constants.cycles_per_sample * np.median(sizes) / constants.frequency_max_hz
+    needed_bps = 2 * constants.num_parameters / max(constants.deadline_s - computing_s, 0.1 * constants.deadline_s)
+    typical_bps = needed_bps * 10 ** rng.uniform(-0.5, 1.5) * rng.lognormal(0.0, 0.5, (clients, 1))
+    statistics = Statistics(
+        sizes,
+        10 ** rng.uniform(-6, 6) * rng.lognormal(0.0, 1.0, clients),
+        np.ones(clients),
+        10 ** rng.uniform(-3, 2) * rng.lognormal(0.0, 1.0, clients),
+    )
+    options = {"share": float(rng.choice([0.4, 1.0])), "slack": float(rng.choice([1.01, 4.0, 50.0]))}
+    policy = Qccf(constants, rounds=50, energy_weight=float(rng.choice([0.02, 1.0, 50.0])), **options)
+    state = policy.init(statistics)
+    ratios = []
+    for index in range(50):
+        now = replace(statistics, gradient_norms_sq=statistics.gradient_norms_sq * 10 ** (-3.0 * index / 49))
+        rates = typical_bps * rng.lognormal(0.0, 0.5, (clients, channels)) * (rng.random((clients, channels)) > 0.1)
+        seen = Observation(rates, now)
+        decision = checked_decision(policy.decide(state, seen, RNG), seen, constants, policy)
+        outcome = settle(decision, seen, constants)
+        assert decision.participates.any() == usable_pairs(seen, constants).any()
+        assert not outcome.missed.any()
+        if outcome.arrived.any():
+            assert decision.targets is not None
+            error, budget = error_and_budget(decision.targets, outcome.arrived, sizes)
+            ratios.append(error / budget)
+        state = policy.update(state, decision, outcome)
+    assert np.mean(ratios or [0.0]) < 1.15
 
 
 def test_same_size_takes_the_same_form() -> None:
