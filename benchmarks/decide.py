@@ -12,7 +12,8 @@ import numpy as np
 
 from qccf.control.bits_exact import ExactPairs
 from qccf.control.channels_genetic import GeneticSettings, solve_genetic
-from qccf.control.problem import Problem, objective
+from qccf.control.paper_form import PaperForm
+from qccf.control.problem import RoundProblem, objective
 from qccf.control.solve import solve_round
 from qccf.core.contracts import Decision
 from qccf.devices.cost import settle
@@ -30,12 +31,11 @@ def timed(decide: Callable[[], Decision], repeats: int) -> tuple[float, Decision
     return float(np.median(times)), decision
 
 
-def gap_share(problem: Problem, decision: Decision) -> float:
-    """The certified gap as a fraction of what is at stake: the gain over the empty round, or energy and error."""
+def gap_share(problem: RoundProblem, decision: Decision) -> float:
+    """The certified gap as a fraction of the gain over the empty round."""
     assert decision.certificate is not None
-    value = decision.certificate.objective - problem.empty_objective
-    stake = problem.stake(value, np.flatnonzero(decision.participates))
-    return decision.certificate.gap / stake if stake > 0.0 else 0.0
+    gain = problem.empty_objective - decision.certificate.objective
+    return decision.certificate.gap / gain if gain > 0.0 else 0.0
 
 
 def forms(sizes: list[tuple[int, int, int]]) -> None:
@@ -54,7 +54,7 @@ def forms(sizes: list[tuple[int, int, int]]) -> None:
 
 
 def decided_rounds(clients: int, channels: int, form: str, rounds: int) -> tuple[list[float], list[float]]:
-    """The time and the relative gap of each decision of a run."""
+    """The time and the relative gap of each decision of a run; in the default form relative to energy and error."""
     scenario, world, statistics = typical_world(clients, channels)
     policy = Qccf(scenario.constants(), rounds=rounds, form=form)
     state = policy.init(statistics)
@@ -63,7 +63,12 @@ def decided_rounds(clients: int, channels: int, form: str, rounds: int) -> tuple
         observation = world.observe(index, statistics)
         seconds, decision = timed(lambda s=state, o=observation: policy.decide(s, o, np.random.default_rng(0)), 1)
         times.append(seconds)
-        gaps.append(gap_share(policy.form.problem(state, observation), decision))
+        assert decision.certificate is not None
+        gaps.append(
+            gap_share(policy.form.problem(state, observation), decision)
+            if isinstance(policy.form, PaperForm)
+            else decision.certificate.gap / decision.certificate.objective
+        )
         state = policy.update(state, decision, settle(decision, observation, policy.constants))
     return times, gaps
 

@@ -73,7 +73,10 @@ def test_user_errors_get_one_sentence_before_the_first_round(tmp_path: Path, cap
     cases = [
         (["run", "femnist", "--policy", "nothing"], "policy 'nothing'"),
         (["run", "paper-table"], "needs 28 Mb/s"),
-        (["run", "femnist", "--set", "control.inner=closed-form"], 'inner = "closed-form" has no effect in form = "scale-free"'),
+        (
+            ["run", "femnist", "--set", "control.inner=closed-form"],
+            'inner = "closed-form" has no effect in form = "scale-free"',
+        ),
         (
             ["run", "femnist", "--set", "control.inner=closed-form", "--set", "control.form=paper"],
             "those of codec 'update+entropy' are not",

@@ -86,8 +86,8 @@ def first_rounds(run: Run, rounds: int) -> Run:
 def made_scenario(beta: float, weight: float) -> Scenario:
     return load_scenario(
         "femnist",
-        [f"data.dataset_size_std={beta}", f"control.paper.energy_weight={weight}", "control.form=paper", f"federation.rounds={ROUNDS}",
-         "codec.name=model", "data.dataset=emnist"],
+        [f"data.dataset_size_std={beta}", f"control.paper.energy_weight={weight}", "control.form=paper",
+         f"federation.rounds={ROUNDS}", "codec.name=model", "data.dataset=emnist"],
     )  # fmt: skip
 
 

@@ -149,7 +149,9 @@ def test_trained_savings_are_of_the_same_seeds_and_of_nothing_else_changed() -> 
     unfinished = [replace(r, summary=r.summary | {"finished": False}) for r in family.records]
     for other in (
         changed(family.records, codec={"name": "update"}),
-        changed(family.records, control={"paper": family.scenario.control.paper.model_copy(update={"energy_weight": 10.0})}),
+        changed(
+            family.records, control={"paper": family.scenario.control.paper.model_copy(update={"energy_weight": 10.0})}
+        ),
         changed(family.records, federation={"num_clients": 20}),
         families(narrow)[0],
         families(unfinished)[0],
