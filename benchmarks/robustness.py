@@ -33,7 +33,7 @@ from support.scenario_bank import BankScenario, BankSource, named_scenarios, sce
 
 QCCF = "qccf"
 BASELINES = ("same-size", "channel-allocate", "principle", "no-quantization")
-LOOSER_FACTORS = (2.0, 5.0)
+LOOSER_FACTORS = (3.0,)
 LOOSER_KNOBS = {
     "scale-free": ("slack", "energy_weight"),
     "paper": ("paper.quantization_budget", "paper.energy_weight"),

@@ -3,9 +3,11 @@
 Run: python -m benchmarks.training_forms [--tasks A,B] [--codecs A,B] [--seeds 0,1,2] [--estimate] [--show]
 The same command resumes what was stopped and skips what is finished. Runs are done seed by seed, so that a stopped
 comparison has whole seeds. A run's folder is named by its settings: use another --out after a change of the code.
+--record FILE keeps the figures of finished runs in a JSON file, and skips runs whose figures are in it.
 """
 
 import argparse
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 from rich.console import Console
 
 from qccf.cli.queue_view import print_outcome, run_with_view
+from qccf.core.files import write_text_whole
 from qccf.core.intervals import Estimate, estimate
 from qccf.jobs.local import LocalEngine
 from qccf.jobs.training import TrainingJob, training_job
@@ -145,12 +148,33 @@ def table(title: str, results: Results) -> list[str]:
     return lines
 
 
-def show(jobs: Sequence[tuple[tuple[str, str, int, str], TrainingJob]]) -> None:
+Recorded = dict[str, dict[str, float]]
+"""The measures of finished runs by the names of their folders."""
+
+
+def recorded(file: Path | None) -> Recorded:
+    return json.loads(file.read_text(encoding="utf-8")) if file is not None and file.exists() else {}
+
+
+def finished(jobs: Sequence[tuple[tuple[str, str, int, str], TrainingJob]], file: Path | None) -> Recorded:
+    """The measures of the runs that are recorded or finished; those of finished runs are recorded."""
+    figures = recorded(file)
+    figures |= {
+        job.folder.name: measures(read_run(job.folder))
+        for _, job in jobs
+        if job.folder.name not in figures and job.is_finished()
+    }
+    if file is not None:
+        write_text_whole(file, json.dumps(figures, indent=1, sort_keys=True) + "\n")
+    return figures
+
+
+def show(jobs: Sequence[tuple[tuple[str, str, int, str], TrainingJob]], figures: Recorded) -> None:
     """The table of each task and codec from the finished runs."""
     found: dict[tuple[str, str], dict[int, dict[str, dict[str, float]]]] = {}
     for (task, codec, seed, form), job in jobs:
-        if job.is_finished():
-            found.setdefault((task, codec), {}).setdefault(seed, {})[form] = measures(read_run(job.folder))
+        if job.folder.name in figures:
+            found.setdefault((task, codec), {}).setdefault(seed, {})[form] = figures[job.folder.name]
     for (task, codec), results in found.items():
         one = next(job.scenario for (name, *_), job in jobs if name == task)
         about = (
@@ -170,6 +194,7 @@ def main() -> int:
     parser.add_argument("--mnist-samples", type=int, default=40)
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time, one core each")
     parser.add_argument("--out", type=Path, default=Path("runs/training-forms"))
+    parser.add_argument("--record", type=Path, metavar="FILE", help="figures of finished runs, read and written")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--estimate", action="store_true", help="print the expected time and stop")
     parser.add_argument("--show", action="store_true", help="print the table of what is finished and stop")
@@ -191,14 +216,16 @@ def main() -> int:
                     scenario = task_scenario(task, scales[task.dataset], codec, form, seed)
                     job = training_job(scenario, options.out, data_dir, note=f"{name}, {form}")
                     jobs.append(((name, codec, seed, form), job))
+    known = recorded(options.record)
     if options.estimate:
-        print_estimate(jobs, options.jobs)
+        print_estimate([one for one in jobs if one[1].folder.name not in known], options.jobs)
         return 0
     code = 0
     if not options.show:
         console = Console()
-        code = print_outcome(console, run_with_view(console, [job for _, job in jobs], LocalEngine(options.jobs)))
-    show(jobs)
+        missing = [job for _, job in jobs if job.folder.name not in known]
+        code = print_outcome(console, run_with_view(console, missing, LocalEngine(options.jobs)))
+    show(jobs, finished(jobs, options.record))
     return code
 
 

@@ -159,8 +159,8 @@ def test_a_looser_budget_is_a_multiple_of_the_scenarios_value() -> None:
     one = small()
     labels = {label: (policy, changes) for label, policy, changes in planned_runs("paper", {}, ("looser",))}
     assert set(labels) == {f"paper.{k} × {f}" for k in ("quantization_budget", "energy_weight") for f in (2, 5)}
-    changes = multiplied(one, labels["paper.energy_weight × 5"][1], "paper.energy_weight × 5")
-    assert changes == {"control.form": "paper", "control.paper.energy_weight": 500.0}
+    changes = multiplied(one, labels["paper.energy_weight × 3"][1], "paper.energy_weight × 3")
+    assert changes == {"control.form": "paper", "control.paper.energy_weight": 300.0}
     knobs = {"control.slack": 3.0}
     (*_, base), *_ = planned_runs("scale-free", knobs, ("qccf",))
     assert base == {"control.form": "scale-free", "control.slack": 3.0}
