@@ -158,7 +158,7 @@ def test_a_baseline_is_better_only_in_energy_and_error_at_no_less_participation_
 def test_a_looser_budget_is_a_multiple_of_the_scenarios_value() -> None:
     one = small()
     labels = {label: (policy, changes) for label, policy, changes in planned_runs("paper", {}, ("looser",))}
-    assert set(labels) == {f"paper.{k} × {f}" for k in ("quantization_budget", "energy_weight") for f in (2, 5)}
+    assert set(labels) == {f"paper.{k} × {f}" for k in ("quantization_budget", "energy_weight") for f in (3,)}
     changes = multiplied(one, labels["paper.energy_weight × 3"][1], "paper.energy_weight × 3")
     assert changes == {"control.form": "paper", "control.paper.energy_weight": 300.0}
     knobs = {"control.slack": 3.0}
@@ -175,7 +175,7 @@ def test_a_finished_scenario_is_not_computed_again_until_something_changes(tmp_p
     saved = json.loads(task.path.read_text())
     assert saved["runs"]["principle"]["energy_j"] == play(task.one, "principle", {})["energy_j"]
     assert [label for label, *_ in replace(task, parts=("qccf", "looser")).missing()] == [
-        f"{knob} × {factor}" for knob in ("slack", "energy_weight") for factor in (2, 5)
+        f"{knob} × {factor}" for knob in ("slack", "energy_weight") for factor in (3,)
     ]
     assert [label for label, *_ in replace(task, form="paper").missing()] == ["qccf", "same-size"]
     assert len(replace(task, one=replace(task.one, clients=replace(task.one.clients, tail=3.0))).missing()) == 5
