@@ -187,6 +187,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", default=",".join(TASKS), metavar="A,B,…", help=f"default {', '.join(TASKS)}")
     parser.add_argument("--codecs", default=",".join(CODECS), metavar="A,B,…")
+    parser.add_argument("--forms", default=",".join(FORMS), metavar="A,B")
     parser.add_argument("--seeds", default="0,1,2", metavar="0,1,…")
     parser.add_argument("--rounds", type=int, default=60, help="rounds on EMNIST")
     parser.add_argument("--samples", type=int, default=240, help="mean samples per client on EMNIST")
@@ -211,7 +212,7 @@ def main() -> int:
             if name not in TASKS:
                 parser.error(f"--tasks {name} is not one of {', '.join(TASKS)}")
             for codec in options.codecs.split(","):
-                for form in FORMS:
+                for form in options.forms.split(","):
                     task = TASKS[name]
                     scenario = task_scenario(task, scales[task.dataset], codec, form, seed)
                     job = training_job(scenario, options.out, data_dir, note=f"{name}, {form}")
