@@ -75,8 +75,10 @@ def serve(problem: ScaleFreeProblem) -> Decision:
     matched = match_everyone(pairs.costs(problem.total, rows))
     if matched is None:
         raise SolverError(f"the {len(rows)} clients of this round cannot all be served at once.")
-    value, channels = matched
+    least, channels = matched
     num_bits = pairs.bits(problem.total, rows, channels)
     frequencies_hz = problem.frequencies_hz(num_bits, rows, channels)
-    certificate = Certificate(value, value, "assignment/exact", perf_counter() - started)
+    errors = problem.level_costs[rows, num_bits - 1].sum() / problem.total**2
+    objective = float(problem.energy_costs(num_bits, rows, channels).sum() + errors)
+    certificate = Certificate(objective, min(least, objective), "assignment/exact", perf_counter() - started)
     return Decision(channels, num_bits, frequencies_hz, certificate=certificate)

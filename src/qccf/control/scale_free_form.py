@@ -9,13 +9,15 @@ Deviates: E11 to E16.
 """
 
 from dataclasses import dataclass, replace
-from math import exp
+from math import exp, nan
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from qccf.control.matching import match_everyone
 from qccf.control.scale_free import ScaleFreeProblem, serve
-from qccf.control.turns import Turns, whose_turn
+from qccf.control.turns import Turns, usable_pairs, whose_turn
 from qccf.core.contracts import (
     MAX_NUM_BITS,
     BoolArray,
@@ -52,7 +54,7 @@ MOST_PRICE_RATIO = 1e12
 """No error price is more than this many times the least one."""
 
 MOST_DEBT = 12.0
-"""Debts count up to this many turns. A turn more is worth e times the energy, so this is beyond any real ratio."""
+"""Debts are scaled to at most this many turns: e^12 is beyond any real ratio of energies."""
 
 LEVELS = np.arange(1, MAX_NUM_BITS + 1)
 
@@ -70,6 +72,7 @@ class ScaleFreeForm:
         return {"debts": [0.0] * statistics.num_clients}
 
     def decide(self, state: PolicyState, observation: Observation) -> Decision:
+        started = perf_counter()
         statistics = observation.statistics
         tolerated = self.tolerated_error(statistics)
         bits = self._usual_bits(observation, tolerated)
@@ -78,9 +81,32 @@ class ScaleFreeForm:
         if len(clients) == 0:
             return self._nobody(state, statistics, turns, tolerated)
         part = Observation(observation.rates_bps[clients], _rows(statistics, clients))
-        first = turns.channels[clients]
-        price, problem = self._priced(state, part, first, tolerated)
-        return self._measured(serve(problem), clients, part, first, turns.owed, tolerated, price)
+        errors = costs.expected_errors(part.statistics, self.constants)
+        least_errors = self._least_errors(part, errors)
+        price, problem = self._priced(state, part, turns.channels[clients], errors, least_errors, tolerated)
+        solved = serve(problem)
+
+        def spread(values: Any, absent: float) -> Any:
+            everybody = np.full(observation.num_clients, absent, dtype=values.dtype)
+            everybody[clients] = values
+            return everybody
+
+        certificate = solved.certificate
+        assert certificate is not None
+        return Decision(
+            spread(solved.channels, -1),
+            spread(solved.num_bits, 0),
+            spread(solved.frequencies_hz, 0.0),
+            certificate=replace(certificate, wall_time_s=perf_counter() - started),
+            targets=Targets(
+                errors=spread(errors[np.arange(len(clients)), solved.num_bits - 1], 0.0),
+                least_errors=spread(least_errors, 0.0),
+                slack=self.slack,
+                tolerated_error=tolerated,
+                turns=turns.owed,
+                error_price=price,
+            ),
+        )
 
     def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
         """Move the error price by what arrived, the debts by who had a turn."""
@@ -88,7 +114,8 @@ class ScaleFreeForm:
         if targets is None:  # of a variant that decides itself
             return {name: state[name] for name in ("debts", "error_price") if name in state}
         debts = np.array(state["debts"]) + targets.turns - decision.participates
-        after: PolicyState = {"debts": np.clip(debts, -MOST_DEBT, MOST_DEBT).tolist()}
+        debts *= min(1.0, MOST_DEBT / max(float(np.abs(debts).max()), MOST_DEBT))  # keeps their order
+        after: PolicyState = {"debts": debts.tolist()}
         price = targets.error_price
         if outcome.arrived.any():
             error, budget = error_and_budget(targets, outcome.arrived, outcome.statistics.dataset_sizes)
@@ -116,29 +143,48 @@ class ScaleFreeForm:
         statistics = observation.statistics
         rows = np.arange(observation.num_clients)
         errors = costs.expected_errors(statistics, self.constants)
-        most_bits = _most_bits(observation.rates_bps.max(axis=1), rows, statistics, self.constants)
-        participants = min(self.share, 1.0) * min(observation.num_clients, observation.num_channels)
+        best = Observation(observation.rates_bps.max(axis=1)[:, None], statistics)
+        most_bits = _most_bits(best, rows, self.constants)[:, 0]
+        participants = self.share * min(observation.num_clients, observation.num_channels)
         budgets = np.maximum(self.slack * errors[rows, most_bits - 1], max(participants, 1.0) * tolerated)
         return np.asarray(1 + (errors <= budgets[:, None]).argmax(axis=1), dtype=np.int64)
 
+    def _least_errors(self, part: Observation, errors: FloatArray) -> FloatArray:
+        """Each client's error where the aggregate errs least: all bits that channels carry, on the best channels."""
+        rows = np.arange(len(errors))
+        at_most = errors[rows[:, None], _most_bits(part, rows, self.constants) - 1]
+        usable = usable_pairs(part, self.constants)
+        weights_sq = np.square(part.statistics.dataset_sizes / part.statistics.dataset_sizes.sum())
+        matched = match_everyone(np.where(usable, weights_sq[:, None] * at_most, np.inf))
+        assert matched is not None, "these clients were matched before"
+        return np.asarray(at_most[rows, matched[1]])
+
     def _priced(
-        self, state: PolicyState, part: Observation, channels: IntArray, tolerated: float
+        self,
+        state: PolicyState,
+        part: Observation,
+        channels: IntArray,
+        errors: FloatArray,
+        least_errors: FloatArray,
+        tolerated: float,
     ) -> tuple[float, ScaleFreeProblem]:
         """The price of an error of a whole budget, and the problem in which this round's clients are served.
 
-        One price for all rounds serves very different clients badly. Where it would exceed the budget of this round
-        by far, or stay far below, the problem has the price that just does not.
+        `channels` are a first assignment, on which energy is judged. One price for all rounds serves very different
+        clients badly. Where it would exceed the budget of this round by far, or stay far below, the problem has the
+        price that just does not.
         """
         rows, sizes = np.arange(len(channels)), part.statistics.dataset_sizes
-        errors = costs.expected_errors(part.statistics, self.constants)
-        most_bits = _most_bits(part.rates_bps[rows, channels], rows, part.statistics, self.constants)
         squares = np.square(sizes / sizes.sum())
-        budget = max(self.slack * float(squares @ errors[rows, most_bits - 1]), tolerated)
+        budget = max(self.slack * float(squares @ least_errors), tolerated)
         free = ScaleFreeProblem(part, self.constants, energy_price=1.0, error_price=0.0)
         spent_j = free.energy_costs(LEVELS, rows[:, None], channels[:, None])
         reference_j = float(spent_j[:, 0].mean())
-        if budget <= 0.0:
-            return state.get("error_price", LEAST_PRICE * len(rows)), replace(free, energy_price=1.0 / reference_j)
+        if budget <= 0.0:  # an exact upload is possible, and nothing else is tolerated
+            largest = float((squares[:, None] * errors).max())
+            highest = LEAST_PRICE * MOST_PRICE_RATIO / largest if largest > 0.0 else 0.0
+            price = state.get("error_price", LEAST_PRICE * len(rows))
+            return price, replace(free, energy_price=1.0 / reference_j, error_price=highest)
         energy, ratios = spent_j / reference_j, squares[:, None] * errors / budget
         price = state.get("error_price")
         if price is None:
@@ -148,50 +194,10 @@ class ScaleFreeForm:
         round_price = price if expected == within else _balanced_price(energy, ratios, within)
         return price, replace(free, energy_price=1.0 / reference_j, error_price=round_price / budget)
 
-    def _measured(
-        self,
-        solved: Decision,
-        clients: IntArray,
-        part: Observation,
-        first: IntArray,
-        owed: FloatArray,
-        tolerated: float,
-        price: float,
-    ) -> Decision:
-        """The decision for the whole federation, with what it is measured against.
-
-        The least errors are those of the first channels, for which the round was priced. The final channels depend on
-        the price: measured on them, a budget would move away from the error that is to meet it.
-        """
-        rows = np.arange(len(clients))
-        errors = costs.expected_errors(part.statistics, self.constants)
-        most_bits = _most_bits(part.rates_bps[rows, first], rows, part.statistics, self.constants)
-
-        def spread(values: Any, absent: float) -> Any:
-            everybody = np.full(len(owed), absent, dtype=values.dtype)
-            everybody[clients] = values
-            return everybody
-
-        targets = Targets(
-            errors=spread(errors[rows, solved.num_bits - 1], 0.0),
-            least_errors=spread(errors[rows, most_bits - 1], 0.0),
-            slack=self.slack,
-            tolerated_error=tolerated,
-            turns=owed,
-            error_price=price,
-        )
-        return Decision(
-            spread(solved.channels, -1),
-            spread(solved.num_bits, 0),
-            spread(solved.frequencies_hz, 0.0),
-            certificate=solved.certificate,
-            targets=targets,
-        )
-
     def _nobody(self, state: PolicyState, statistics: Statistics, turns: Turns, tolerated: float) -> Decision:
         """An empty round, because nobody can upload."""
         count = statistics.num_clients
-        price = state.get("error_price", LEAST_PRICE)
+        price = state.get("error_price", nan)
         zeros = np.zeros(count)
         return Decision(
             turns.channels,
@@ -228,13 +234,13 @@ def _error(energy: FloatArray, ratios: FloatArray, price: float) -> float:
     return float(ratios[np.arange(len(chosen)), chosen].sum())
 
 
-def _most_bits(rates_bps: FloatArray, rows: IntArray, statistics: Statistics, constants: Constants) -> IntArray:
-    """The most bits that each client's rate carries in time at the highest frequency; at least 1."""
-    cycles = cost.training_cycles(statistics.dataset_sizes[rows], constants)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        upload_s = costs.payload_bits(LEVELS, rows[:, None], statistics, constants) / rates_bps[:, None]
-    fits = np.isfinite(cost.slowest_frequency_hz(cycles[:, None], upload_s, constants))
-    return np.maximum(fits.sum(axis=1), 1)
+def _most_bits(observation: Observation, rows: IntArray, constants: Constants) -> IntArray:
+    """The most bits that each pair [client, channel] carries in time at the highest frequency; at least 1."""
+    cycles = cost.training_cycles(observation.statistics.dataset_sizes[rows], constants)
+    time_left_s = np.maximum(constants.deadline_s - cycles / constants.frequency_max_hz, 0.0)
+    room_bits = observation.rates_bps[rows] * time_left_s[:, None]
+    most = costs.most_bits(room_bits, observation.statistics, constants)
+    return np.maximum(most, 1).astype(np.int64)
 
 
 def _rows(statistics: Statistics, clients: IntArray) -> Statistics:

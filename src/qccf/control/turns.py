@@ -41,8 +41,8 @@ def whose_turn(
 ) -> Turns:
     """The clients of this round. `num_bits` are the bits with which each client's energy is judged.
 
-    A debt of one turn is worth e times the energy. With a share of 1 every channel that can be used is used. Otherwise
-    a client takes part if its debt is worth its energy on a scale on which about as many do as are owed a turn.
+    A turn is worth e^debt times the median client's energy. With a share of 1 every channel that can be used is used.
+    Otherwise as many clients take part as turns are owed: those that are worth most beyond their energy.
     """
     usable = usable_pairs(observation, constants)
     able = np.asarray(usable.any(axis=1))
@@ -66,8 +66,12 @@ def whose_turn(
     scale = float(np.sort((least_j / worth)[able])[wanted - 1]) * (1.0 + 1e-9)
     channels = nobody
     while (channels >= 0).sum() < wanted:  # ends: where debts outweigh all energy, every channel is used
-        channels = cheapest_matching(spent_j - scale * worth[:, None])[1]
+        net_j = spent_j - scale * worth[:, None]
+        channels = cheapest_matching(net_j)[1]
         scale *= 1.5
+    served = np.flatnonzero(channels >= 0)
+    beyond = served[np.argsort(net_j[served, channels[served]], kind="stable")[wanted:]]
+    channels[beyond] = -1
     return Turns(owed, channels)
 
 
