@@ -112,7 +112,8 @@ def test_debts_are_limited_on_both_sides() -> None:
     state = {"debts": [MOST_DEBT - 0.1, 0.1 - MOST_DEBT]}
     idle = replace(TARGETS, turns=np.array([0.5, 0.0]))
     after = FORM.update(state, decided(-1, 0, targets=idle), arriving(False, True))
-    assert after["debts"] == [MOST_DEBT, -MOST_DEBT]
+    assert min(after["debts"]) == -MOST_DEBT
+    assert after["debts"][0] == pytest.approx(MOST_DEBT * 12.4 / 12.9), "scaled together, so that their order is kept"
 
 
 def test_a_decision_without_targets_changes_nothing() -> None:
@@ -156,7 +157,7 @@ def test_the_targets_of_a_decision_by_brute_force() -> None:
     rng = np.random.default_rng(71)
     compared = 0
     for _ in range(30):
-        seen = random_links(rng)
+        seen = random_links(rng, int(rng.integers(1, 5)), int(rng.integers(1, 6)))
         state = random_state(rng, seen.num_clients)
         form = replace(FORM, share=float(rng.choice([0.5, 1.0])), slack=float(rng.choice([1.5, 4.0])))
         decision = form.decide(state, seen)
@@ -173,14 +174,15 @@ def test_the_targets_of_a_decision_by_brute_force() -> None:
             if not decision.participates[i]:
                 assert targets.errors[i] == targets.least_errors[i] == 0.0
                 continue
-            channel = int(first.channels[i])
             assert targets.errors[i] == pytest.approx(brute.expected_error(problem, i, int(decision.num_bits[i])))
-            fitting = [q for q in range(1, 33) if brute.slowest_frequency(problem, i, channel, q) is not None]
-            assert targets.least_errors[i] == pytest.approx(brute.expected_error(problem, i, max(fitting)))
             compared += 1
+        on, sizes = np.flatnonzero(decision.participates).tolist(), seen.statistics.dataset_sizes
+        if on:
+            least = sum((sizes[i] / sizes[on].sum()) ** 2 * targets.least_errors[i] for i in on)
+            assert least == pytest.approx(brute.least_error(problem, on), rel=1e-9)
         if "error_price" in state:
             assert targets.error_price == state["error_price"]
-    assert compared > 50
+    assert compared > 30
 
 
 def test_energy_counts_in_units_of_the_mean_energy_of_one_bit(problems: list[ScaleFreeProblem]) -> None:
@@ -264,9 +266,8 @@ def test_a_price_that_does_not_fit_the_round_is_replaced_for_this_round(
 def test_most_bits_by_hand() -> None:
     """17.6 ms are left at 1 GHz: 6.1 bits at 1e8 b/s, 3.99 at 7e7; none at 1e6, and then it is 1."""
     statistics = equal_statistics(1200.0, 1200.0, 1200.0)
-    rates = np.array([1e8, 7e7, 1e6])
-    assert _most_bits(rates, np.arange(3), statistics, CONSTANTS).tolist() == [6, 3, 1]
-    assert _most_bits(np.zeros(3), np.arange(3), statistics, CONSTANTS).tolist() == [1, 1, 1]
+    seen = Observation(np.array([[1e8, 0.0], [7e7, 0.0], [1e6, 0.0]]), statistics)
+    assert _most_bits(seen, np.arange(3), CONSTANTS).tolist() == [[6, 1], [3, 1], [1, 1]]
 
 
 def test_usual_bits_meet_the_budget_of_equal_clients() -> None:

@@ -34,7 +34,8 @@ def pair_energy(problem: ScaleFreeProblem, client: int, channel: int, bits: int)
 def expected_turns(seen: Observation, bits: list[int], debts: list[float], share: float) -> tuple[float, set[int]]:
     """The least total of energy minus what debts are worth, and who takes part then.
 
-    With a share, debts are worth 1.5 times as much until as many take part as are owed a turn.
+    With a share, debts are worth 1.5 times as much until as many take part as are owed a turn; of more than that, those
+    that are worth least beyond their energy sit out.
     """
     problem = as_problem(seen)
     clients, channels = seen.rates_bps.shape
@@ -58,7 +59,10 @@ def expected_turns(seen: Observation, bits: list[int], debts: list[float], share
     worth = [scale * value for value in worth]
     while len(best(feasible)[1]) < wanted:
         worth = [1.5 * value for value in worth]
-    return best(feasible)
+    values = [sum(spent[i][c] - worth[i] for i, c in enumerate(one) if c >= 0) for one in feasible]
+    found = feasible[values.index(min(values))]
+    ranked = sorted((spent[i][c] - worth[i], i) for i, c in enumerate(found) if c >= 0)
+    return min(values), {i for _, i in ranked[:wanted]}
 
 
 def least_energy(problem: ScaleFreeProblem, members: set[int], bits: list[int]) -> float:

@@ -180,3 +180,17 @@ def scale_free_optimum(problem: ScaleFreeProblem, most_bits: int = 32) -> float:
             bits[i] = 1 + values.index(min(values))
         best = min(best, scale_free_cost(problem, channels, bits))
     return best
+
+
+def least_error(problem, members: list[int]) -> float:
+    """The least error of the aggregate of these clients, over all channels, with as many bits as they carry."""
+    sizes = [float(problem.dataset_sizes[i]) for i in members]
+
+    def at_most(client: int, channel: int) -> float:
+        fitting = [q for q in range(1, 33) if slowest_frequency(problem, client, channel, q) is not None]
+        return expected_error(problem, client, max(fitting)) if fitting else math.inf
+
+    return min(
+        sum((d / sum(sizes)) ** 2 * at_most(i, c) for i, c, d in zip(members, channels, sizes, strict=True))
+        for channels in itertools.permutations(range(problem.rates_bps.shape[1]), len(members))
+    )

@@ -82,8 +82,8 @@ class ScaleFreeForm:
             return self._nobody(state, statistics, turns, tolerated)
         part = Observation(observation.rates_bps[clients], _rows(statistics, clients))
         errors = costs.expected_errors(part.statistics, self.constants)
-        least_errors = self._least_errors(part, errors)
-        price, problem = self._priced(state, part, turns.channels[clients], errors, least_errors, tolerated)
+        least_errors, channels = self._least_errors(part, errors)
+        price, problem = self._priced(state, part, channels, errors, least_errors, tolerated)
         solved = serve(problem)
 
         def spread(values: Any, absent: float) -> Any:
@@ -149,15 +149,15 @@ class ScaleFreeForm:
         budgets = np.maximum(self.slack * errors[rows, most_bits - 1], max(participants, 1.0) * tolerated)
         return np.asarray(1 + (errors <= budgets[:, None]).argmax(axis=1), dtype=np.int64)
 
-    def _least_errors(self, part: Observation, errors: FloatArray) -> FloatArray:
-        """Each client's error where the aggregate errs least: all bits that channels carry, on the best channels."""
+    def _least_errors(self, part: Observation, errors: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Each client's error and channel where the aggregate errs least: all bits, on the best channels for that."""
         rows = np.arange(len(errors))
         at_most = errors[rows[:, None], _most_bits(part, rows, self.constants) - 1]
         usable = usable_pairs(part, self.constants)
         weights_sq = np.square(part.statistics.dataset_sizes / part.statistics.dataset_sizes.sum())
         matched = match_everyone(np.where(usable, weights_sq[:, None] * at_most, np.inf))
         assert matched is not None, "these clients were matched before"
-        return np.asarray(at_most[rows, matched[1]])
+        return at_most[rows, matched[1]], matched[1]
 
     def _priced(
         self,
@@ -170,7 +170,7 @@ class ScaleFreeForm:
     ) -> tuple[float, ScaleFreeProblem]:
         """The price of an error of a whole budget, and the problem in which this round's clients are served.
 
-        `channels` are a first assignment, on which energy is judged. One price for all rounds serves very different
+        `channels` are those of the least error, on which the budget can be met at some price. One price for all rounds serves very different
         clients badly. Where it would exceed the budget of this round by far, or stay far below, the problem has the
         price that just does not.
         """
