@@ -166,7 +166,8 @@ class _Tables:
         """What lets the error budget be met."""
         control = self.scenario.control
         if self.scale_free:
-            return f"raise control.slack = {control.slack:g}, device.deadline_s or radio.bandwidth_hz"
+            knobs = f"control.slack = {control.slack:g} or control.energy_weight = {control.energy_weight:g}"
+            return f"raise {knobs}, device.deadline_s or radio.bandwidth_hz"
         if self.controlled:
             budget = control.paper.quantization_budget
             return f"{self.remedy('')}, or raise control.paper.quantization_budget = {budget:g}"
@@ -188,7 +189,7 @@ def service(rounds: Columns, clients: Columns, scenario: Scenario) -> Service:
     ratios = ratios[~np.isnan(ratios)]
     return Service(
         error_ratio=float(ratios.mean()) if len(ratios) else None,
-        participation_ratio=float(tables.on.sum() / turns.sum()) if turns.sum() else None,
+        participation_ratio=float(tables.on.sum() / (tables.share * turns.sum())) if turns.sum() else None,
         jain=jain_index(tables.on.sum(axis=0)[turns > 0.0] / turns[turns > 0.0]),
         empty_rounds=int(tables.empty.sum()),
     )

@@ -62,7 +62,7 @@ def refuse_unused(scenario: Scenario, changes: Iterable[str]) -> None:
     """Refuse a change of a setting that belongs to the form of the controller that does not run."""
     form = scenario.control.form
     for key in changes:
-        papers = key.startswith("control.paper.")
+        papers = key.startswith(("control.paper.", "control.genetic."))
         if (papers and form != "paper") or (form == "paper" and key in SCALE_FREE_KEYS):
             other = "paper" if papers else "scale-free"
             raise ConfigError(

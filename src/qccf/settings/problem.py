@@ -167,7 +167,7 @@ def parse_problem(tree: Any) -> RoundProblem | DefaultProblem:
             raise ProblemError(f"constants.{name} = {values[name]:g} is not a whole number.")
         values[name] = int(values[name])
     constants = Constants(**values)
-    _check_constants(constants)
+    _check_constants(constants, papers)
     count = len(problem.rates_bps)
     given = {name: getattr(problem, name) for name in PER_CLIENT}
     statistics = Statistics(
@@ -186,7 +186,7 @@ def parse_problem(tree: Any) -> RoundProblem | DefaultProblem:
 
 
 def _is_papers(tree: Any) -> bool:
-    return not isinstance(tree, dict) or bool({"participation_queue", "quantization_queue"} & tree.keys())
+    return isinstance(tree, dict) and bool({"participation_queue", "quantization_queue"} & tree.keys())
 
 
 def decision_to_json(problem: RoundProblem | DefaultProblem, decision: Decision) -> dict[str, Any]:
@@ -271,7 +271,7 @@ def _error_table(rows: list[list[float]], num_clients: int) -> FloatArray:
     return np.array(rows, dtype=float)
 
 
-def _check_constants(constants: Constants) -> None:
+def _check_constants(constants: Constants, papers: bool) -> None:
     if constants.frequency_min_hz > constants.frequency_max_hz:
         raise ProblemError(
             f"constants.frequency_min_hz = {constants.frequency_min_hz:g} is above frequency_max_hz = "
@@ -282,6 +282,8 @@ def _check_constants(constants: Constants) -> None:
             f"constants.local_updates = {constants.local_updates} is not a multiple of local_epochs = "
             f"{constants.local_epochs}: each epoch has the same number of updates."
         )
+    if not papers:
+        return
     try:
         bound.require_valid_bound(
             learning_rate=constants.learning_rate,
