@@ -48,7 +48,8 @@ def decide_command(options: argparse.Namespace) -> int:
         decision = solve_round(problem, solver=options.solver, inner=options.inner, rng=generator)
     elif (options.solver, options.inner) != ("assignment", "exact"):
         raise QccfError(
-            "--solver and --inner are for the paper's form, and this problem has no queues: leave them out, or add participation_queue and quantization_queue."
+            "--solver and --inner are for the paper's form, and this problem has no queues: leave them out, or add "
+            "participation_queue and quantization_queue."
         )
     else:
         decision = problem.decide()

@@ -170,9 +170,9 @@ class ScaleFreeForm:
     ) -> tuple[float, ScaleFreeProblem]:
         """The price of an error of a whole budget, and the problem in which this round's clients are served.
 
-        `channels` are those of the least error, on which the budget can be met at some price. One price for all rounds serves very different
-        clients badly. Where it would exceed the budget of this round by far, or stay far below, the problem has the
-        price that just does not.
+        `channels` are those of the least error, on which the budget can be met at some price. One price for all rounds
+        serves very different clients badly. Where it would exceed the budget of this round by far, or stay far below,
+        the problem has the price that just does not.
         """
         rows, sizes = np.arange(len(channels)), part.statistics.dataset_sizes
         squares = np.square(sizes / sizes.sum())
