@@ -113,7 +113,7 @@ def test_clients_that_can_never_upload() -> None:
 def test_an_error_budget_that_is_not_met() -> None:
     assert findings({"aggregate_error": 1.2}) == {
         "error-budget": "the error of the aggregates was 1.2 times its budget on average, above 1.1: raise "
-        "control.slack = 2, device.deadline_s or radio.bandwidth_hz."
+        "control.slack = 2 or control.energy_weight = 1, device.deadline_s or radio.bandwidth_hz."
     }
     assert findings({"aggregate_error": 1.09}) == {}
     assert findings({"aggregate_error": 1.2, "error_budget": np.nan}) == {}, "no budget"
@@ -121,7 +121,11 @@ def test_an_error_budget_that_is_not_met() -> None:
     assert set(findings({"aggregate_error": gaps, "error_budget": gaps / 1.2})) == {"error-budget"}
     assert findings({"aggregate_error": 0.0, "error_budget": 0.0}) == {}
     assert "inf times" in findings({"aggregate_error": 1e-9, "error_budget": 0.0})["error-budget"]
-    paper = findings({"aggregate_error": 1.2}, None, "control.form=paper")["error-budget"]
+    grows = {"quantization_queue": 1.0 + 0.006 * np.arange(ROUNDS)}  # by a fifth of ε2 in each round
+    paper = findings(grows, None, "control.form=paper")["error-budget"]
+    assert paper.startswith("the error of the aggregates was 1.2 times its budget")
+    steady = {"quantization_queue": 1.0, "aggregate_error": 1.2}
+    assert findings(steady, None, "control.form=paper") == {}, "the paper's form has its own budget"
     assert paper.endswith('set control.form = "scale-free", or raise control.paper.quantization_budget = 0.03.')
     other = findings({"aggregate_error": 1.2}, None, "policy.name=principle")["error-budget"]
     assert other.endswith('use policy.name = "qccf", or raise device.deadline_s or radio.bandwidth_hz.')
@@ -171,9 +175,9 @@ def test_queues_that_diverge() -> None:
         '"scale-free", or raise radio.num_channels.'
     }
     found = findings({"quantization_queue": grows}, None, paper)
-    assert set(found) == {"diverging-quantization-queue"}
+    assert set(found) == {"diverging-quantization-queue", "error-budget"}
     assert found["diverging-quantization-queue"].endswith("or raise control.paper.quantization_budget = 0.03.")
-    assert findings({"quantization_queue": np.sqrt(grows)}, None, paper) == {}
+    assert set(findings({"quantization_queue": np.sqrt(grows)}, None, paper)) == {"error-budget"}
 
 
 def test_a_price_of_error_diverges_only_if_the_budget_is_not_met() -> None:
@@ -191,7 +195,7 @@ def test_bits_that_stay_at_one() -> None:
     one = {"num_bits": np.where(N >= 20, 1, 3)}
     assert findings({"aggregate_error": late}, one) == {
         "bits-at-one": "all uploads of the last half had 1 bit, the least there is, and the error budget was not met: "
-        "raise control.slack = 2, device.deadline_s or radio.bandwidth_hz."
+        "raise control.slack = 2 or control.energy_weight = 1, device.deadline_s or radio.bandwidth_hz."
     }
     assert findings(None, one) == {}, "the budget is met"
     assert findings({"aggregate_error": late}, {"num_bits": np.where(N >= 21, 1, 3)}) == {}
@@ -202,7 +206,7 @@ def test_bits_that_stay_at_the_most_that_the_links_carry() -> None:
     grows = {"quantization_queue": np.arange(1.0, ROUNDS + 1.0)}
     full = {"num_bits": np.where(N >= 20, 6, 3)}
     found = findings(grows, full, "control.form=paper")
-    assert set(found) == {"diverging-quantization-queue", "bits-at-most"}
+    assert set(found) == {"diverging-quantization-queue", "error-budget", "bits-at-most"}
     assert found["bits-at-most"].startswith(
         "all uploads of the last half had as many bits as their links carry, 6.0 on average, and the error budget was "
         'not met: set control.form = "scale-free"'
@@ -210,7 +214,7 @@ def test_bits_that_stay_at_the_most_that_the_links_carry() -> None:
     assert findings(None, full, "control.form=paper") == {}
     assert "bits-at-most" not in findings(grows, {"num_bits": np.where(N >= 21, 6, 3)}, "control.form=paper")
     short = {"quantization_queue": np.arange(1.0, 20.0)}
-    assert findings(short, {"num_bits": 6}, "control.form=paper", num_rounds=19) == {}
+    assert set(findings(short, {"num_bits": 6}, "control.form=paper", num_rounds=19)) == {"error-budget"}
 
 
 def test_bits_that_oscillate() -> None:

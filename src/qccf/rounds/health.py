@@ -131,11 +131,23 @@ class _Tables:
             ratios = np.where(errors == 0.0, 0.0, errors / budgets)
         return np.where(np.isfinite(budgets), ratios, np.nan)
 
-    def exceeds_budget(self, part: slice = slice(None)) -> float:
-        """The mean error over budget in these rounds if it is above its limit, else 0."""
+    def error_ratio(self, part: slice = slice(None)) -> float | None:
+        """The mean error over budget in these rounds; None where there is no budget.
+
+        In the paper's form λ2 moves by the quantization term minus ε2, so its growth tells the mean of the term.
+        """
+        budget = self.scenario.control.paper.quantization_budget
+        queue = self.rounds["quantization_queue"][part]
+        if self.controlled and not self.scale_free and budget > 0.0 and len(queue) > 1 and (queue > 0.0).all():
+            return max(0.0, 1.0 + float(queue[-1] - queue[0]) / ((len(queue) - 1) * budget))
         ratios = self.error_ratios[part]
         ratios = ratios[~np.isnan(ratios)]
-        return float(ratios.mean()) if len(ratios) and ratios.mean() > MOST_ERROR_RATIO else 0.0
+        return float(ratios.mean()) if len(ratios) else None
+
+    def exceeds_budget(self, part: slice = slice(None)) -> float:
+        """The mean error over budget in these rounds if it is above its limit, else 0."""
+        ratio = self.error_ratio(part)
+        return ratio if ratio is not None and ratio > MOST_ERROR_RATIO else 0.0
 
     @property
     def last_half(self) -> slice:
@@ -185,10 +197,9 @@ def service(rounds: Columns, clients: Columns, scenario: Scenario) -> Service:
     if not is_recorded(rounds, clients):
         return Service(None, None, None, None)
     tables = _Tables(scenario, rounds, clients)
-    ratios, turns = tables.error_ratios, tables.turns
-    ratios = ratios[~np.isnan(ratios)]
+    ratio, turns = tables.error_ratio(), tables.turns
     return Service(
-        error_ratio=float(ratios.mean()) if len(ratios) else None,
+        error_ratio=ratio if ratio is None or np.isfinite(ratio) else None,
         participation_ratio=float(tables.on.sum() / (tables.share * turns.sum())) if turns.sum() else None,
         jain=jain_index(tables.on.sum(axis=0)[turns > 0.0] / turns[turns > 0.0]),
         empty_rounds=int(tables.empty.sum()),
