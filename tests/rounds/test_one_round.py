@@ -31,7 +31,8 @@ def assert_same_decisions(first: Run, second: Run) -> None:
 def test_a_plan_from_a_recorded_run_decides_as_training_did(form: str, solver: str, codec: str, tmp_path: Path) -> None:
     settings = [f"control.form={form}", f"control.solver={solver}", f"codec.name={codec}"]
     settings += ["radio.num_channels=4", "federation.seed=2"]
-    scenario = tiny_scenario(*settings, "control.genetic.generations=5")
+    settings += ["control.genetic.generations=5"] * (solver == "genetic")
+    scenario = tiny_scenario(*settings)
     trained = simulate(scenario, dataset=tiny_dataset(), out=tmp_path)
     recorded = read_run(tmp_path)
     (planned,) = plan(scenario, ["qccf"], 1, statistics_from=recorded)
@@ -45,7 +46,8 @@ def test_a_plan_from_a_recorded_run_decides_as_training_did(form: str, solver: s
 
 @pytest.mark.parametrize(("form", "solver"), FORMS)
 def test_the_rounds_of_the_studies_are_the_planners(form: str, solver: str, tmp_path: Path) -> None:
-    settings = [f"control.form={form}", f"control.solver={solver}", "control.genetic.generations=5"]
+    settings = [f"control.form={form}", f"control.solver={solver}"]
+    settings += ["control.genetic.generations=5"] * (solver == "genetic")
     scenario = tiny_scenario(*settings, "federation.rounds=4")
     recorded = simulate(scenario, dataset=tiny_dataset(), out=tmp_path)
     world = planned_world(scenario, 0, recorded)

@@ -55,7 +55,6 @@ def test_femnist_is_the_papers_setting_but_for_the_bandwidth() -> None:
         ("federation.rounds=true", ["federation.rounds = True", "whole number"]),
         ("device.frequency_min_hz=2e9", ["frequency_min_hz = 2e+09 is above frequency_max_hz = 1e+09"]),
         ("learning.local_updates=5", ["local_updates = 5", "local_epochs = 2"]),
-        ("learning.smoothness=1.2", ["learning.smoothness = 1.2", "below 1", "1.179"]),
         ("control.solver=magic", ["control.solver = 'magic'", "'assignment', 'genetic' or 'exhaustive'"]),
         ("control.paper.data_budget=-1.0", ["control.paper.data_budget = -1.0", '"auto"', "from 0"]),
         ("control.paper.data_budget=abc", ["control.paper.data_budget = 'abc'", '"auto"', "from 0"]),
@@ -84,9 +83,34 @@ def test_mistakes_get_key_value_and_limit(override: str, words: list[str]) -> No
     assert "\n" not in sentence
 
 
+def test_only_the_papers_form_needs_a_smooth_loss() -> None:
+    """The default form does not depend on L."""
+    assert load_scenario("femnist", ["learning.smoothness=1.2"]).learning.smoothness == 1.2
+    with pytest.raises(ConfigError) as caught:
+        load_scenario("femnist", ["control.form=paper", "learning.smoothness=1.2"])
+    for word in ("learning.smoothness = 1.2", "below 1", "1.179"):
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["control.paper.energy_weight=10.0"],
+        ["control.genetic.population=8"],
+        ["control.form=paper", "control.slack=2.0"],
+        ["control.form=paper", "control.energy_weight=2.0"],
+    ],
+)
+def test_a_setting_of_the_form_that_does_not_run_is_refused(overrides: list[str]) -> None:
+    key = overrides[-1].partition("=")[0]
+    with pytest.raises(ConfigError, match=f"^{key} has no effect with control.form = "):
+        load_scenario("femnist", overrides)
+
+
 def test_overrides_reach_the_scenario() -> None:
     scenario = load_scenario(
-        "femnist", ["radio.bandwidth_hz=2e7", "cell.path_loss=uma", "control.genetic.population=8"]
+        "femnist",
+        ["radio.bandwidth_hz=2e7", "cell.path_loss=uma", "control.form=paper", "control.genetic.population=8"],
     )
     assert scenario.radio.bandwidth_hz == 2e7
     assert scenario.cell.path_loss == "uma"

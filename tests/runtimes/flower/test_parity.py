@@ -47,7 +47,8 @@ def federate(out, *settings: str, **config) -> LoopGrid:
 )
 def test_same_decisions_same_model(policy: str, codec: str, form: str, solver: str, tmp_path) -> None:
     settings = [f"codec.name={codec}", f"policy.name={policy}", "federation.seed=2", "radio.num_channels=4"]
-    settings += [f"control.form={form}", f"control.solver={solver}", "control.genetic.generations=5"]
+    settings += [f"control.form={form}", f"control.solver={solver}"]
+    settings += ["control.genetic.generations=5"] * (solver == "genetic")
     simulated = simulate(tiny_scenario(*settings), dataset=tiny_dataset(), out=tmp_path / "simulated")
     grid = federate(tmp_path / "flower", *settings)
     checkpoints = [sorted((tmp_path / kind / "checkpoints").iterdir())[-1] for kind in ("simulated", "flower")]
