@@ -98,7 +98,8 @@ def play(one: BankScenario, policy: str, changes: Mapping[str, Any]) -> dict[str
 
 
 def planned(one: BankScenario, policy: str, changes: Mapping[str, Any]) -> Run:
-    scenario = one.scenario({**changes, "policy.name": policy, "no_quantization.enforce_deadline": True})
+    strongest = {"no_quantization.enforce_deadline": True, "same_size.cpu": "joint"}
+    scenario = one.scenario({**changes, **strongest, "policy.name": policy})
     world = one.world()
     source = BankSource(scenario, one.clients, world.dataset_sizes)
     return run_rounds(world, build_rules(scenario, scenario_codec(scenario)), source, scenario)

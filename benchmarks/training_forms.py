@@ -16,6 +16,7 @@ from typing import Any
 from rich.console import Console
 
 from qccf.cli.queue_view import print_outcome, run_with_view
+from qccf.control.scale_free_form import TOLERATED_NOISE
 from qccf.core.files import write_text_whole
 from qccf.core.intervals import Estimate, estimate
 from qccf.jobs.local import LocalEngine
@@ -149,7 +150,17 @@ def table(title: str, results: Results) -> list[str]:
 
 
 Recorded = dict[str, dict[str, float]]
-"""The measures of finished runs by the names of their folders."""
+"""The measures of finished runs by what was run."""
+
+
+def record_key(task: str, scenario: Scenario) -> str:
+    """What was run, in words that stay the same when settings are added."""
+    control = scenario.control
+    tolerance = f" tolerance {TOLERATED_NOISE * control.energy_weight:g}" if control.form == "scale-free" else ""
+    return (
+        f"{task}, {scenario.codec.name}, {control.form}{tolerance}, {scenario.federation.rounds} rounds, "
+        f"{scenario.data.dataset_size_mean:g} samples, seed {scenario.federation.seed}"
+    )
 
 
 def recorded(file: Path | None) -> Recorded:
@@ -159,11 +170,10 @@ def recorded(file: Path | None) -> Recorded:
 def finished(jobs: Sequence[tuple[tuple[str, str, int, str], TrainingJob]], file: Path | None) -> Recorded:
     """The measures of the runs that are recorded or finished; those of finished runs are recorded."""
     figures = recorded(file)
-    figures |= {
-        job.folder.name: measures(read_run(job.folder))
-        for _, job in jobs
-        if job.folder.name not in figures and job.is_finished()
-    }
+    for (task, *_), job in jobs:
+        key = record_key(task, job.scenario)
+        if key not in figures and job.is_finished():
+            figures[key] = measures(read_run(job.folder))
     if file is not None:
         write_text_whole(file, json.dumps(figures, indent=1, sort_keys=True) + "\n")
     return figures
@@ -173,8 +183,9 @@ def show(jobs: Sequence[tuple[tuple[str, str, int, str], TrainingJob]], figures:
     """The table of each task and codec from the finished runs."""
     found: dict[tuple[str, str], dict[int, dict[str, dict[str, float]]]] = {}
     for (task, codec, seed, form), job in jobs:
-        if job.folder.name in figures:
-            found.setdefault((task, codec), {}).setdefault(seed, {})[form] = figures[job.folder.name]
+        key = record_key(task, job.scenario)
+        if key in figures:
+            found.setdefault((task, codec), {}).setdefault(seed, {})[form] = figures[key]
     for (task, codec), results in found.items():
         one = next(job.scenario for (name, *_), job in jobs if name == task)
         about = (
@@ -218,14 +229,15 @@ def main() -> int:
                     job = training_job(scenario, options.out, data_dir, note=f"{name}, {form}")
                     jobs.append(((name, codec, seed, form), job))
     known = recorded(options.record)
+    missing = [one for one in jobs if record_key(one[0][0], one[1].scenario) not in known]
     if options.estimate:
-        print_estimate([one for one in jobs if one[1].folder.name not in known], options.jobs)
+        print_estimate(missing, options.jobs)
         return 0
     code = 0
     if not options.show:
         console = Console()
-        missing = [job for _, job in jobs if job.folder.name not in known]
-        code = print_outcome(console, run_with_view(console, missing, LocalEngine(options.jobs)))
+        unfinished = [job for _, job in missing]
+        code = print_outcome(console, run_with_view(console, unfinished, LocalEngine(options.jobs)))
     show(jobs, finished(jobs, options.record))
     return code
 

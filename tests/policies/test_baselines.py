@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 
 from qccf.control.paper_form import PaperOptions
-from qccf.core.contracts import Observation, Statistics
+from qccf.core.contracts import Decision, Observation, Statistics
+from qccf.core.errors import ConfigError
 from qccf.devices.cost import settle
 from qccf.policies.channel_allocate import ChannelAllocate
+from qccf.policies.fixed_bits import FixedBits
 from qccf.policies.no_quantization import NoQuantization
 from qccf.policies.principle import Principle, spread_level
 from qccf.policies.qccf import Qccf
 from qccf.policies.same_size import SameSize
+from qccf.rounds.setup import build_policy
+from qccf.settings.loading import load_scenario
 from support.problems import CONSTANTS, typical_problem
 
 RNG = np.random.default_rng(0)
@@ -107,12 +111,22 @@ def test_principle_rises_only_when_the_loss_stalls_and_then_waits() -> None:
     assert rounds_of(policy, [1.0] * 12) == [3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 6]
 
 
-def test_principle_in_intervals_doubles() -> None:
-    policy = Principle(CONSTANTS, rounds=40, unit="intervals", initial_bits=2)
-    assert rounds_of(policy, [1.0] * 8) == [3, 3, 3, 6, 6, 6, 6, 12]
+def test_principle_as_published_doubles_its_intervals_up_to_a_limit() -> None:
+    policy = Principle(CONSTANTS, rounds=40, form="published", most_intervals=6)
+    assert rounds_of(policy, [1.0] * 17) == [1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 4, 6, 6, 6, 6, 6, 6]
     seen = observation([[1e9, 1e9], [1e9, 1e9]])
     decision = policy.decide({**policy.init(seen.statistics), "level": 6}, seen, RNG)
     assert decision.num_bits.tolist() == [3, 3], "6 intervals need 3 bits, which have 7"
+
+
+def test_principle_smooths_less_in_short_runs() -> None:
+    """φ·(1 - ψ) is 5, as with the authors' φ = 50 and ψ = 0.9 in 500 rounds."""
+    for rounds, smoothing in ((500, 0.9), (1000, 0.95), (100, 0.5), (60, 1.0 / 6.0), (40, 0.0), (5, 0.0)):
+        assert Principle(CONSTANTS, rounds=rounds).smoothing == pytest.approx(smoothing)
+    assert Principle(CONSTANTS, rounds=60, smoothing=0.9).smoothing == 0.9
+    falls_then_stalls = [*np.linspace(4.0, 1.0, 20), *[1.0] * 40]
+    assert rounds_of(Principle(CONSTANTS, rounds=60), falls_then_stalls)[-1] > 5
+    assert rounds_of(Principle(CONSTANTS, rounds=60, smoothing=0.9), falls_then_stalls)[-1] == 3
 
 
 def test_principle_does_not_know_the_deadline() -> None:
@@ -139,7 +153,7 @@ def test_a_round_without_losses_leaves_principle_as_it_is() -> None:
 def test_same_size_believes_in_the_largest_dataset_and_pays_for_the_true_one() -> None:
     rates = [[1e8, 1.1e8], [1.05e8, 0.9e8]]
     seen, equal = observation(rates, 600.0, 1500.0), observation(rates, 1500.0, 1500.0)
-    same, ours = SameSize(CONSTANTS, rounds=10), Qccf(CONSTANTS, rounds=10)
+    same, ours = SameSize(CONSTANTS, rounds=10, cpu="joint"), Qccf(CONSTANTS, rounds=10)
     state = same.init(seen.statistics)
     assert state == ours.init(equal.statistics)
     decision, reference = same.decide(state, seen, RNG), ours.decide(state, equal, RNG)
@@ -149,6 +163,75 @@ def test_same_size_believes_in_the_largest_dataset_and_pays_for_the_true_one() -
     assert settle(decision, seen, CONSTANTS).energy_j[0] < settle(decision, equal, CONSTANTS).energy_j[0]
     after = same.update(state, decision, settle(decision, seen, CONSTANTS))
     assert after == ours.update(state, reference, settle(reference, equal, CONSTANTS))
+
+
+@pytest.mark.parametrize("form", ["paper", "scale-free"])
+def test_same_size_read_literally_ignores_the_energy_of_the_cpu(form: str) -> None:
+    """A CPU that costs a million times as much changes no decision, and its speed is what the deadline needs."""
+    rates = [[1e8, 1.1e8], [1.05e8, 0.9e8]]
+    seen = observation(rates, 600.0, 1500.0)
+    costly = replace(CONSTANTS, energy_coefficient=1e6 * CONSTANTS.energy_coefficient)
+    literal, dear = (SameSize(constants, rounds=10, form=form) for constants in (CONSTANTS, costly))
+    decision, other = (policy.decide(policy.init(seen.statistics), seen, RNG) for policy in (literal, dear))
+    np.testing.assert_array_equal(decision.num_bits, other.num_bits)
+    np.testing.assert_array_equal(decision.channels, other.channels)
+    if form == "paper":  # the default form's price of error grows with the energy, so that the budget decides the bits
+        joint = SameSize(costly, rounds=10, form=form, cpu="joint")
+        assert joint.decide(joint.init(seen.statistics), seen, RNG).num_bits.sum() < decision.num_bits.sum()
+    upload_s = (246_590 * (decision.num_bits + 1) + 32) / seen.rates_bps[[0, 1], decision.channels]
+    needed_hz = 2.0 * 1000.0 * 1500.0 / (0.02 - upload_s)
+    np.testing.assert_allclose(decision.frequencies_hz, np.maximum(needed_hz, 2e8))
+    assert (settle(decision, seen, costly).compute_energy_j > 0.0).all(), "it is charged all the same"
+
+
+def test_same_size_names_its_readings() -> None:
+    scenario = load_scenario("femnist", ["same_size.cpu=joint", "control.energy_weight=2"])
+    policy = build_policy("same-size", scenario)
+    assert policy.constants.energy_coefficient == scenario.device.energy_coefficient
+    assert policy.options.energy_weight == 2.0, "it takes the options of the controller as well"
+    assert build_policy("same-size", load_scenario("femnist")).constants.energy_coefficient < 1e-40
+    with pytest.raises(ConfigError, match=r"same_size\.cpu = 'both' is not one of 'follows' or 'joint'"):
+        load_scenario("femnist", ["same_size.cpu=both"])
+
+
+def test_fixed_bits_serves_as_many_as_possible_at_the_least_energy() -> None:
+    """Brute force over all ways to give two channels to two clients; the third has no usable channel."""
+    rates = [[1e8, 0.95e8], [0.9e8, 1.05e8], [1e6, 1e6]]
+    seen = observation(rates, 800.0, 1400.0, 1000.0)
+    policy = FixedBits(CONSTANTS, rounds=10, bits=3)
+    decision = policy.decide(policy.init(seen.statistics), seen, RNG)
+    assert decision.num_bits.tolist() == [3, 3, 0]
+    spent = {}
+    for channels in ([0, 1, -1], [1, 0, -1]):
+        upload_s = (246_590 * 4 + 32) / seen.rates_bps[[0, 1], channels[:2]]
+        hz = np.maximum(2.0 * 1000.0 * np.array([800.0, 1400.0]) / (0.02 - upload_s), 2e8)
+        way = Decision(np.array(channels), np.array([3, 3, 0]), np.append(hz, 0.0))
+        spent[tuple(channels)] = settle(way, seen, CONSTANTS).energy_j.sum()
+    assert tuple(decision.channels) == min(spent, key=spent.__getitem__)
+    assert settle(decision, seen, CONSTANTS).energy_j.sum() == pytest.approx(min(spent.values()))
+
+
+def test_fixed_bits_sends_fewer_where_a_link_does_not_carry_them() -> None:
+    """17.6 ms are left at 1 GHz: 7e7 b/s carry 3.99 bits beside the sign."""
+    seen = observation([[7e7, 1e3], [1e3, 2e8]])
+    decision = FixedBits(CONSTANTS, rounds=10, bits=6).decide({"waits": [0, 0]}, seen, RNG)
+    assert decision.num_bits.tolist() == [3, 6]
+    assert not settle(decision, seen, CONSTANTS).missed.any()
+
+
+def test_fixed_bits_lets_clients_take_turns() -> None:
+    seen = observation([[1e8], [0.9e8], [0.8e8]])
+    policy = FixedBits(CONSTANTS, rounds=10)
+    state, served = policy.init(seen.statistics), []
+    for _ in range(9):
+        decision = policy.decide(state, seen, RNG)
+        state = policy.update(state, decision, settle(decision, seen, CONSTANTS))
+        served.append(int(np.flatnonzero(decision.participates)[0]))
+    assert sorted(served) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    long = policy.decide({"waits": [500, 499, 3]}, seen, RNG)
+    assert long.participates.tolist() == [True, False, False], "the order of long waits is kept"
+    nobody = policy.decide(policy.init(seen.statistics), observation([[1e3], [1e3], [1e3]]), RNG)
+    assert not nobody.participates.any()
 
 
 def test_qccf_measures_its_data_budget_unless_told() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from qccf.control.matching import match_everyone
 from qccf.control.scale_free import ScaleFreeProblem, serve
-from qccf.control.turns import Turns, usable_pairs, whose_turn
+from qccf.control.turns import Turns, most_bits_in_time, usable_pairs, whose_turn
 from qccf.core.contracts import (
     MAX_NUM_BITS,
     BoolArray,
@@ -32,10 +32,9 @@ from qccf.core.contracts import (
     Statistics,
     Targets,
 )
-from qccf.devices import cost
 from qccf.quantization import costs
 
-TOLERATED_NOISE = 4.0
+TOLERATED_NOISE = 3.0
 """The squared error of an aggregate that learning tolerates with an energy weight of 1, in squared update norms."""
 
 PRICE_STEP = 0.5
@@ -80,7 +79,7 @@ class ScaleFreeForm:
         clients = np.flatnonzero(turns.channels >= 0)
         if len(clients) == 0:
             return self._nobody(state, statistics, turns, tolerated)
-        part = Observation(observation.rates_bps[clients], _rows(statistics, clients))
+        part = observation.of(clients)
         errors = costs.expected_errors(part.statistics, self.constants)
         least_errors, channels = self._least_errors(part, errors)
         price, problem = self._priced(state, part, channels, errors, least_errors, tolerated)
@@ -144,7 +143,7 @@ class ScaleFreeForm:
         rows = np.arange(observation.num_clients)
         errors = costs.expected_errors(statistics, self.constants)
         best = Observation(observation.rates_bps.max(axis=1)[:, None], statistics)
-        most_bits = _most_bits(best, rows, self.constants)[:, 0]
+        most_bits = most_bits_in_time(best, self.constants)[:, 0]
         participants = self.share * min(observation.num_clients, observation.num_channels)
         budgets = np.maximum(self.slack * errors[rows, most_bits - 1], max(participants, 1.0) * tolerated)
         return np.asarray(1 + (errors <= budgets[:, None]).argmax(axis=1), dtype=np.int64)
@@ -152,7 +151,7 @@ class ScaleFreeForm:
     def _least_errors(self, part: Observation, errors: FloatArray) -> tuple[FloatArray, IntArray]:
         """Each client's error and channel where the aggregate errs least: all bits, on the best channels for that."""
         rows = np.arange(len(errors))
-        at_most = errors[rows[:, None], _most_bits(part, rows, self.constants) - 1]
+        at_most = errors[rows[:, None], most_bits_in_time(part, self.constants) - 1]
         usable = usable_pairs(part, self.constants)
         weights_sq = np.square(part.statistics.dataset_sizes / part.statistics.dataset_sizes.sum())
         matched = match_everyone(np.where(usable, weights_sq[:, None] * at_most, np.inf))
@@ -232,26 +231,3 @@ def _error(energy: FloatArray, ratios: FloatArray, price: float) -> float:
     """The error, in budgets, of clients that choose their own bits at this price."""
     chosen = (energy + price * ratios).argmin(axis=1)
     return float(ratios[np.arange(len(chosen)), chosen].sum())
-
-
-def _most_bits(observation: Observation, rows: IntArray, constants: Constants) -> IntArray:
-    """The most bits that each pair [client, channel] carries in time at the highest frequency; at least 1."""
-    cycles = cost.training_cycles(observation.statistics.dataset_sizes[rows], constants)
-    time_left_s = np.maximum(constants.deadline_s - cycles / constants.frequency_max_hz, 0.0)
-    room_bits = observation.rates_bps[rows] * time_left_s[:, None]
-    most = costs.most_bits(room_bits, observation.statistics, constants)
-    return np.maximum(most, 1).astype(np.int64)
-
-
-def _rows(statistics: Statistics, clients: IntArray) -> Statistics:
-    """The statistics of some clients."""
-    s = statistics
-    return Statistics(
-        s.dataset_sizes[clients],
-        s.gradient_norms_sq[clients],
-        s.gradient_variances[clients],
-        s.weight_ranges[clients],
-        None if s.error_scales is None else s.error_scales[clients],
-        None if s.upload_bits is None else s.upload_bits[clients],
-        None if s.upload_errors is None else s.upload_errors[clients],
-    )

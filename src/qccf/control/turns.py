@@ -28,6 +28,14 @@ def usable_pairs(observation: Observation, constants: Constants) -> BoolArray:
     return np.isfinite(_energy_j(np.ones(observation.num_clients, dtype=np.int64), observation, constants))
 
 
+def most_bits_in_time(observation: Observation, constants: Constants) -> IntArray:
+    """The most bits that each pair [client, channel] carries in time at the highest frequency; at least 1."""
+    cycles = cost.training_cycles(observation.statistics.dataset_sizes, constants)
+    time_left_s = np.maximum(constants.deadline_s - cycles / constants.frequency_max_hz, 0.0)
+    most = costs.most_bits(observation.rates_bps * time_left_s[:, None], observation.statistics, constants)
+    return np.maximum(most, 1).astype(np.int64)
+
+
 def most_participants(usable: BoolArray) -> int:
     """The most clients that can take part at once: a maximum matching of clients and channels that serve them."""
     able = np.asarray(usable.any(axis=1))

@@ -4,7 +4,7 @@ Axes are client, then channel. Everything is linear SI. Arrays that describe cli
 federation, also for clients that sit out.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,6 +42,8 @@ class Constants:
     bits_per_index: float | None = None
     overhead_bits: float | None = None
     """A payload has bits_per_index·q + overhead_bits bits; None means those of the paper's quantizer."""
+    num_buffers: int = 0
+    """Values of buffers, which are sent as 32-bit floats beside the parameters and are part of overhead_bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,12 @@ class Statistics:
     def num_clients(self) -> int:
         return len(self.dataset_sizes)
 
+    def of(self, clients: IntArray) -> "Statistics":
+        """The statistics of some clients, in this order."""
+        taken: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        taken = {name: None if values is None else values[clients] for name, values in taken.items()}
+        return Statistics(**taken)
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:
@@ -82,6 +90,10 @@ class Observation:
     @property
     def num_channels(self) -> int:
         return len(self.rates_bps[0])
+
+    def of(self, clients: IntArray) -> "Observation":
+        """The same round with only some clients, in this order."""
+        return Observation(self.rates_bps[clients], self.statistics.of(clients))
 
 
 @dataclass(frozen=True, slots=True)

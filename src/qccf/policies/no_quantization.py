@@ -46,7 +46,7 @@ class NoQuantization:
         c = self.constants
         cycles = training_cycles(observation.statistics.dataset_sizes, c)
         with np.errstate(divide="ignore"):
-            upload_s = raw_payload_bits(c.num_parameters) / observation.rates_bps
+            upload_s = raw_payload_bits(c.num_parameters + c.num_buffers) / observation.rates_bps
         needed_hz = slowest_frequency_hz(cycles[:, None], upload_s, c)
         usable = np.isfinite(needed_hz) if self.enforce_deadline else observation.rates_bps > 0.0
         channels = fastest_channels(observation.rates_bps, usable)

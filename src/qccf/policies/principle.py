@@ -23,19 +23,27 @@ from qccf.core.options import option
 from qccf.devices.cost import slowest_frequency_hz, training_cycles
 from qccf.quantization.costs import payload_bits
 
+PUBLISHED_MEMORY = 5.0
+"""φ·(1 - ψ) of DAdaQuant: it has φ = 50 and ψ = 0.9 in runs of 500 rounds."""
+
 
 @dataclass(frozen=True)
 class PrincipleOptions:
     """Options of the policy principle (DAdaQuant)."""
 
-    smoothing: float = option(0.9, "smoothing of the running loss, ψ", ge=0, lt=1)
+    form: Literal["paper", "published"] = option(
+        "paper",
+        "paper: the rule adds one bit at a time; published: as DAdaQuant's authors have it, intervals that double from "
+        "1 to most_intervals, meant for a codec of updates",
+    )
+    smoothing: Literal["auto"] | float = option(
+        "auto", 'smoothing of the running loss, ψ; "auto" keeps φ·(1 - ψ) = 5, which is 0.9 in 500 rounds', ge=0, lt=1
+    )
     patience: int = option(
         0, "rounds without progress before the level rises, φ; 0 is a tenth of the rounds", ge=0, le=1_000_000
     )
-    initial_bits: int = option(3, "bits in the first round", unit="bits", ge=1, le=16)
-    unit: Literal["bits", "intervals"] = option(
-        "bits", "what the rule counts: bits (the paper) or intervals (DAdaQuant)"
-    )
+    initial_bits: int = option(3, "bits in the first round (form paper)", unit="bits", ge=1, le=16)
+    most_intervals: int = option(8, "the level at which the rule stops (form published), q_max", ge=1, le=2**16)
 
     def __post_init__(self) -> None:
         if self.patience == 1:
@@ -61,10 +69,11 @@ class Principle:
     def __init__(self, constants: Constants, *, rounds: int, **options: Any) -> None:
         chosen = PrincipleOptions(**options)
         self.constants = constants
-        self.smoothing = chosen.smoothing
         self.patience = chosen.patience or max(2, rounds // 10)
-        self.unit = chosen.unit
-        self.initial_level = chosen.initial_bits if chosen.unit == "bits" else 2**chosen.initial_bits - 1
+        self.smoothing = chosen.smoothing if chosen.smoothing != "auto" else scaled_smoothing(self.patience)
+        self.published = chosen.form == "published"
+        self.initial_level = 1 if self.published else chosen.initial_bits
+        self.most_level = chosen.most_intervals if self.published else MAX_NUM_BITS
 
     def init(self, statistics: Statistics) -> PolicyState:
         return {"level": self.initial_level, "running_losses": [], "rounds_seen": 0, "last_rise": 0}
@@ -96,12 +105,20 @@ class Principle:
         seen, last_rise, level = state["rounds_seen"] + 1, state["last_rise"], state["level"]
         stalled = len(history) == self.patience and history[-1] >= history[0]
         if stalled and seen - last_rise >= self.patience:
-            level, last_rise = (level + 1 if self.unit == "bits" else 2 * level), seen
+            level, last_rise = min(2 * level if self.published else level + 1, self.most_level), seen
         return {"level": level, "running_losses": history, "rounds_seen": seen, "last_rise": last_rise}
 
     def _to_bits(self, levels: FloatArray) -> Any:
         """Bits of the paper's quantizer, which has 2^q - 1 intervals."""
-        return levels if self.unit == "bits" else np.ceil(np.log2(levels + 1.0))
+        return np.ceil(np.log2(levels + 1.0)) if self.published else levels
+
+
+def scaled_smoothing(patience: int) -> float:
+    """ψ for which the running loss can stall within `patience` rounds as it does in the published runs.
+
+    With ψ = 0.9 it remembers ten rounds. In a run of 60 rounds (φ = 6) it would then hardly ever rise.
+    """
+    return max(0.0, 1.0 - PUBLISHED_MEMORY / patience)
 
 
 def spread_level(level: float, weights: FloatArray) -> FloatArray:
