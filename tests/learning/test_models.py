@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from qccf.core.errors import ConfigError
 from qccf.learning.models.cifar10_cnn import Cifar10Cnn
-from qccf.learning.models.registry import build_model, count_parameters
+from qccf.learning.models.registry import build_model, count_values
 from tests.helpers.tiny import Tiny
 
 
@@ -20,7 +20,7 @@ from tests.helpers.tiny import Tiny
 )
 def test_models_have_the_papers_sizes(name: str, size: int, shape: tuple, classes: int) -> None:
     model = build_model(name, 0)
-    assert sum(p.numel() for p in model.parameters()) == count_parameters(name) == size
+    assert sum(p.numel() for p in model.parameters()) == count_values(name).parameters == size
     assert model(torch.zeros(shape)).shape == (2, classes)
 
 
@@ -37,7 +37,7 @@ def test_the_seed_determines_the_weights_and_the_global_generator_is_unchanged()
     expected = torch.rand(1)
     torch.manual_seed(5)
     first, again, other = (build_model("femnist-cnn", seed) for seed in (1, 1, 2))
-    count_parameters("femnist-cnn")
+    count_values("femnist-cnn")
     assert torch.rand(1) == expected
     assert torch.equal(first.first.weight, again.first.weight)
     assert not torch.equal(first.first.weight, other.first.weight)
@@ -45,7 +45,7 @@ def test_the_seed_determines_the_weights_and_the_global_generator_is_unchanged()
 
 def test_own_models_and_unknown_names() -> None:
     assert isinstance(build_model("tests.helpers.tiny:Tiny", 0), Tiny)
-    assert count_parameters("tests.helpers.tiny:Tiny") == 650
+    assert count_values("tests.helpers.tiny:Tiny").parameters == 650
     for name, words in (
         ("resnet", "is not one of"),
         ("tests.helpers.tiny:Nothing", "cannot be loaded"),
@@ -62,7 +62,7 @@ def linear(classes: int) -> nn.Module:
 def test_options_reach_the_model() -> None:
     name = f"{__name__}:linear"
     assert build_model(name, 0, classes=4).out_features == 4
-    assert count_parameters(name, classes=4) == 40
+    assert count_values(name, classes=4).parameters == 40
     with pytest.raises(ConfigError, match="unexpected keyword argument"):
         build_model(name, 0, colours=1)
 

@@ -8,7 +8,7 @@ import pytest
 
 from qccf.cli.main import main
 from qccf.learning.datasets import DATASETS, Dataset
-from qccf.learning.models.registry import count_parameters
+from qccf.learning.models.registry import count_values
 from qccf.settings.loading import PRESETS, load_scenario
 
 
@@ -34,7 +34,7 @@ class RandomImages:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_states_its_models_parameters(preset: str) -> None:
     learning = load_scenario(preset).learning
-    assert learning.num_parameters == count_parameters(learning.model)
+    assert learning.num_parameters == count_values(learning.model).parameters
 
 
 @pytest.mark.parametrize("preset", ["femnist", "cifar10", "quick"])

@@ -16,7 +16,7 @@ from qccf.core.errors import ProblemError
 from qccf.devices.cost import settle
 from qccf.policies.qccf import Qccf
 from qccf.settings.loading import load_scenario
-from qccf.settings.problem import DefaultProblem, parse_problem
+from qccf.settings.problem import CONSTANTS, DefaultProblem, parse_problem
 from support.problems import random_problem, typical_problem
 from tests.helpers import brute
 
@@ -36,7 +36,7 @@ def as_json(problem: RoundProblem) -> dict:
         "weight_ranges": s.weight_ranges.tolist(),
         "participation_queue": problem.participation_queue,
         "quantization_queue": problem.quantization_queue,
-        "constants": {name: value for name, value in asdict(problem.constants).items() if value is not None},
+        "constants": {name: value for name, value in asdict(problem.constants).items() if name in CONSTANTS},
     }
 
 

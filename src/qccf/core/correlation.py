@@ -7,13 +7,18 @@ from qccf.core.contracts import FloatArray, IntArray
 
 def rank_correlation(x: FloatArray, y: FloatArray) -> float:
     """Spearman's coefficient over the pairs with two finite values; NaN where one of the two never varies."""
-    from scipy.stats import rankdata
-
     both = np.isfinite(x) & np.isfinite(y)
     x, y = x[both], y[both]
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return float("nan")
-    return float(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
+    return float(np.corrcoef(ranks(x), ranks(y))[0, 1])
+
+
+def ranks(values: FloatArray) -> FloatArray:
+    """Ranks from 1; equal values share the mean of theirs."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return np.asarray((last - (counts - 1) / 2.0)[which], dtype=float)
 
 
 def relation(x: FloatArray, y: FloatArray) -> float:

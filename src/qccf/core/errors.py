@@ -33,8 +33,12 @@ class CheckpointError(QccfError):
     """A checkpoint that cannot be used."""
 
 
+class ForeignCheckpointError(CheckpointError):
+    """A checkpoint of another run."""
+
+
 class RunFolderError(QccfError):
-    """A folder that does not hold a complete run."""
+    """A folder that does not hold a complete run, or holds something else than the run that is to be written."""
 
 
 class DataError(QccfError):

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from qccf.core.errors import QccfError
 
+LOCK = ".lock"
+"""The file that a process locks while it works in a folder. It stays; the lock ends with its process."""
+
 
 def require_writable(folder: Path) -> None:
     """Make the folder now, so that a run does not end with nowhere to write to."""
@@ -25,7 +28,7 @@ def alone_in(folder: Path) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     require_writable(folder)
-    lock = FileLock(folder / ".lock", blocking=False)
+    lock = FileLock(folder / LOCK, blocking=False)
     try:
         lock.acquire()
     except Timeout:

@@ -4,7 +4,6 @@ An entry is one line: its name and either the object itself or "module:attribute
 user's own entry needs no line: its name is "module:attribute", importable from the current folder.
 """
 
-import difflib
 import importlib
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
@@ -13,8 +12,11 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from qccf.core.errors import ConfigError
+from qccf.core.suggest import closest
 
 T = TypeVar("T")
+
+_LOADED: dict[str, list[tuple[str, str]]] = {}
 
 
 class Registry(MutableMapping[str, T]):
@@ -33,8 +35,8 @@ class Registry(MutableMapping[str, T]):
         if name in self._entries:
             return self[name]
         if not is_own(name):
-            close = difflib.get_close_matches(name, self._entries, n=1)
-            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            found = closest(name, self._entries)
+            hint = f" (did you mean {found!r}?)" if found else ""
             raise ConfigError(
                 f"{self.kind} {name!r} is not one of {', '.join(self._entries)}{hint}; name one of your own as "
                 "module:Class."
@@ -66,6 +68,10 @@ class Registry(MutableMapping[str, T]):
             raise ConfigError(
                 f"{self.kind} {name!r} has no {', no '.join(missing)}; a {self.kind} has {', '.join(self._methods)}."
             )
+        for module in {name.partition(":")[0], getattr(found, "__module__", "")}:  # it may be defined elsewhere
+            known = _LOADED.setdefault(module, [])
+            if (self.kind, name) not in known:
+                known.append((self.kind, name))
         return cast(T, found)
 
     def __getitem__(self, name: str) -> T:
@@ -86,6 +92,11 @@ class Registry(MutableMapping[str, T]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries
+
+
+def loaded_plugins() -> Mapping[str, list[tuple[str, str]]]:
+    """The users' own entries that were loaded in this process: kind and name of each, by module."""
+    return _LOADED
 
 
 def is_own(name: str) -> bool:

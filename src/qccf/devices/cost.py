@@ -74,7 +74,7 @@ def settle(
     cycles = training_cycles(observation.statistics.dataset_sizes, constants)[rows]
     rates_bps = observation.rates_bps[rows, decision.channels[rows]]
     bits = (
-        np.full(len(rows), raw_payload_bits(constants.num_parameters))
+        np.full(len(rows), raw_payload_bits(constants.num_parameters + constants.num_buffers))
         if decision.raw
         else payload_bits(decision.num_bits[rows], rows, observation.statistics, constants)
     )

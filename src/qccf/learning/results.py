@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Flat = NDArray[np.float32]
-"""All parameters of a model as one vector."""
+"""All parameters of a model as one vector, followed by its floating-point buffers if it has any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,22 +4,47 @@ All parameters of a model are in one flat vector, and so are their gradients. A 
 operation each. Paper: Section II-A, steps 3 and 5.
 """
 
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
+from qccf.core.errors import ConfigError
+from qccf.learning.optimizers import MakeOptimizer
+from qccf.learning.randomness import OwnRandomness
 from qccf.learning.results import Flat, LocalResult, LocalStatistics
+from qccf.learning.transforms import Transform
+
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""From scores [sample, class] and labels [sample] to the mean loss."""
 
 
 class FlatModel:
-    """A model whose parameters and gradients are views into two flat tensors."""
+    """A model whose parameters and gradients are views into two flat tensors.
 
-    def __init__(self, model: nn.Module, *, device: str, precision: str) -> None:
+    The vector that is loaded and read is [parameters | buffers]. Its buffers are the floating-point ones of the model's
+    state, such as running averages. All other buffers, such as counters, return to their first values with each load,
+    so that a client's result does not depend on what the model was used for before.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        device: str,
+        precision: str,
+        loss: Loss = functional.cross_entropy,
+        transforms: Sequence[Transform] = (),
+    ) -> None:
         self.device = torch.device(device)
         self.bf16 = precision == "bf16"
         self.model = model.to(self.device)
-        parameters = list(model.parameters())
+        self.loss = loss
+        self.transforms = transforms
+        parameters = checked_parameters(model)
         self.size = sum(p.numel() for p in parameters)
         self.weights = torch.empty(self.size, device=self.device)
         self.gradients = torch.zeros(self.size, device=self.device)
@@ -30,29 +55,83 @@ class FlatModel:
             p.data = self.weights[piece].view(p.shape)
             p.grad = self.gradients[piece].view(p.shape)
             offset += p.numel()
+        self._sent = list(sent_buffers(model))
+        others = {name for name, _ in model.named_buffers()} - set(self._sent)
+        self._first = {name: model.get_buffer(name).clone() for name in sorted(others)}
 
-    def load(self, weights: Flat) -> None:
-        self.weights.copy_(torch.from_numpy(weights))
+    def load(self, vector: Flat) -> None:
+        """Set parameters and buffers."""
+        values = torch.from_numpy(vector)
+        self.weights.copy_(values[: self.size])
+        offset = self.size
+        with torch.no_grad():
+            for name in self._sent:
+                buffer = self.model.get_buffer(name)
+                buffer.copy_(values[offset : offset + buffer.numel()].view(buffer.shape))
+                offset += buffer.numel()
+            for name, first in self._first.items():
+                self.model.get_buffer(name).copy_(first)
 
     def read(self) -> Flat:
-        return self.weights.detach().cpu().numpy().copy()
+        """Parameters and buffers as one vector."""
+        weights = self.weights.detach().cpu().numpy()
+        return np.concatenate([weights, *(self._buffer(name) for name in self._sent)])
 
-    def logits(self, images: torch.Tensor) -> torch.Tensor:
-        """Class scores of uint8 images [sample, height, width(, colour)]."""
-        scaled = images.to(self.device).float().div_(255.0)
-        scaled = scaled.unsqueeze(1) if scaled.ndim == 3 else scaled.permute(0, 3, 1, 2)
-        scaled = scaled.contiguous(memory_format=torch.channels_last)
+    def _buffer(self, name: str) -> Flat:
+        return self.model.get_buffer(name).detach().float().cpu().numpy().reshape(-1)
+
+    def randomness(self, seed: int) -> AbstractContextManager[object]:
+        """The context in which the model's random layers draw from a stream with this seed.
+
+        A class that states `deterministic = True` promises to draw nothing, which saves the look at each operation.
+        """
+        return nullcontext() if getattr(self.model, "deterministic", False) else OwnRandomness(seed, self.device)
+
+    def logits(self, samples: torch.Tensor, rng: np.random.Generator | None = None) -> torch.Tensor:
+        """Class scores of samples as a dataset holds them; `rng` is for random transforms, which need it."""
+        inputs = model_inputs(samples.to(self.device))
+        for transform in self.transforms:
+            if rng is not None or not transform.random:
+                inputs = transform(inputs, rng)
         if not self.bf16:
-            return self.model(scaled)
+            return self.model(inputs)
         with torch.autocast(self.device.type, dtype=torch.bfloat16):
-            return self.model(scaled).float()
+            return self.model(inputs).float()
 
-    def gradient_at(self, images: torch.Tensor, labels: torch.Tensor) -> float:
+    def gradient_at(self, samples: torch.Tensor, labels: torch.Tensor, rng: np.random.Generator | None = None) -> float:
         """Write the gradient of the mean loss to `gradients`; return the loss."""
         self.gradients.zero_()
-        loss = functional.cross_entropy(self.logits(images), labels.to(self.device))
+        loss = self.loss(self.logits(samples, rng), labels.to(self.device))
         loss.backward()  # type: ignore[no-untyped-call]
         return float(loss.detach())
+
+
+def model_inputs(samples: torch.Tensor) -> torch.Tensor:
+    """Images as [sample, channel, height, width] from 0 to 1; features and token ids as they are."""
+    if samples.dtype != torch.uint8:
+        return samples
+    scaled = samples.float().div_(255.0)
+    scaled = scaled.unsqueeze(1) if scaled.ndim == 3 else scaled.permute(0, 3, 1, 2)
+    return scaled.contiguous(memory_format=torch.channels_last)
+
+
+def checked_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters of a model; refuses a model whose parameters do not exist yet."""
+    parameters = list(model.parameters())
+    if any(isinstance(p, nn.parameter.UninitializedParameter) for p in parameters):
+        raise ConfigError(
+            f"model {type(model).__name__} has lazy layers, whose parameters cannot be counted before the first batch: "
+            "state their input sizes."
+        )
+    if not parameters:
+        raise ConfigError(f"model {type(model).__name__} has no parameters to train: give it a layer.")
+    return parameters
+
+
+def sent_buffers(model: nn.Module) -> dict[str, torch.Tensor]:
+    """The buffers that are averaged with the weights: floating-point numbers that belong to the model's state."""
+    state = model.state_dict(keep_vars=True)
+    return {name: one for name, one in model.named_buffers() if name in state and one.is_floating_point()}
 
 
 def local_update(
@@ -65,20 +144,33 @@ def local_update(
     local_epochs: int,
     learning_rate: float,
     rng: np.random.Generator,
+    transform_rng: np.random.Generator | None = None,
+    make_optimizer: MakeOptimizer | None = None,
 ) -> LocalResult:
-    """τ steps in τ_e epochs. Each epoch shuffles the client's data and cuts them into equal batches."""
+    """τ steps in τ_e epochs. Each epoch shuffles the client's data and cuts them into equal batches.
+
+    Without `make_optimizer` a step is plain SGD, and the mean gradient of an epoch follows from its first and last
+    weights. With another optimizer it does not, and the gradients are summed.
+    """
     model.load(start)
+    model.model.train()
+    optimizer = None if make_optimizer is None else make_optimizer(_trained(model))
     steps = local_updates // local_epochs
     losses: list[float] = []
     norms_sq, variances = [], []
     for _ in range(local_epochs):
         before = model.weights.clone()
+        total = torch.zeros_like(model.gradients) if optimizer is not None else None
         sum_of_squares = 0.0
         for batch in batches(len(labels), steps, rng):
-            losses.append(model.gradient_at(images[batch], labels[batch]))
+            losses.append(model.gradient_at(images[batch], labels[batch], transform_rng))
             sum_of_squares += float(model.gradients.dot(model.gradients))
-            model.weights.add_(model.gradients, alpha=-learning_rate)
-        mean = (before - model.weights) / (learning_rate * steps)
+            if optimizer is None or total is None:
+                model.weights.add_(model.gradients, alpha=-learning_rate)
+            else:
+                total += model.gradients
+                optimizer.step()
+        mean = (before - model.weights) / (learning_rate * steps) if total is None else total / steps
         mean_sq = float(mean.dot(mean))
         norms_sq.append(mean_sq)
         variances.append(spread(sum_of_squares, mean_sq, steps))
@@ -101,17 +193,21 @@ def probe(
     local_epochs: int,
     learning_rate: float,
     rng: np.random.Generator,
+    transform_rng: np.random.Generator | None = None,
+    make_optimizer: MakeOptimizer | None = None,
 ) -> LocalResult:
     """The same statistics for a fixed model, from the gradients of one epoch without updates.
 
-    The returned weights are those after the local updates if every gradient were the mean of these gradients.
+    The returned weights are those after the local updates if every gradient were the mean of these gradients. The
+    model computes as in training, and what that changes in its buffers is discarded.
     """
     model.load(start)
+    model.model.train()
     num_batches = local_updates // local_epochs
     total = torch.zeros_like(model.gradients)
     sum_of_squares, losses = 0.0, []
     for batch in batches(len(labels), num_batches, rng):
-        losses.append(model.gradient_at(images[batch], labels[batch]))
+        losses.append(model.gradient_at(images[batch], labels[batch], transform_rng))
         total += model.gradients
         sum_of_squares += float(model.gradients.dot(model.gradients))
     mean = total / num_batches
@@ -119,10 +215,23 @@ def probe(
     statistics = LocalStatistics(
         gradient_norm_sq=mean_sq,
         gradient_variance=spread(sum_of_squares, mean_sq, num_batches),
-        weight_range=float(np.abs(start).max()),
+        weight_range=float(np.abs(start[: model.size]).max()),
         loss=losses[0],
     )
-    return LocalResult((model.weights - learning_rate * local_updates * mean).cpu().numpy(), statistics)
+    if make_optimizer is None:
+        moved = (model.weights - learning_rate * local_updates * mean).cpu().numpy()
+    else:
+        optimizer = make_optimizer(_trained(model))
+        model.gradients.copy_(mean)
+        for _ in range(local_updates):
+            optimizer.step()
+        moved = model.weights.cpu().numpy().copy()
+    model.load(start)
+    return LocalResult(np.concatenate([moved, start[model.size :]]), statistics)
+
+
+def _trained(model: FlatModel) -> list[nn.Parameter]:
+    return [parameter for parameter in model.model.parameters() if parameter.requires_grad]
 
 
 def batches(num_samples: int, count: int, rng: np.random.Generator) -> list[torch.Tensor]:
@@ -141,7 +250,10 @@ def spread(sum_of_squares: float, mean_sq: float, count: int) -> float:
 def score(model: FlatModel, weights: Flat, images: torch.Tensor, labels: torch.Tensor) -> tuple[int, float]:
     """The number of correctly classified samples, and the sum of the losses."""
     model.load(weights)
+    model.model.eval()
     with torch.inference_mode():
         logits, answers = model.logits(images), labels.to(model.device)
         right = int((logits.argmax(1) == answers).sum())
-        return right, float(functional.cross_entropy(logits, answers, reduction="sum"))
+        if model.loss is functional.cross_entropy:
+            return right, float(functional.cross_entropy(logits, answers, reduction="sum"))
+        return right, float(model.loss(logits, answers)) * len(answers)

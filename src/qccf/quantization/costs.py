@@ -25,12 +25,14 @@ def slope_bits(constants: Constants) -> float:
 
 def overhead_bits(constants: Constants) -> float:
     """The part of ℓ that does not depend on q."""
-    return float(constants.num_parameters + RANGE_BITS) if constants.overhead_bits is None else constants.overhead_bits
+    if constants.overhead_bits is not None:
+        return constants.overhead_bits
+    return float(constants.num_parameters + RANGE_BITS + 32 * constants.num_buffers)
 
 
-def raw_payload_bits(num_parameters: int) -> float:
-    """Size of an upload without a quantizer: one 32-bit float per parameter."""
-    return 32.0 * num_parameters
+def raw_payload_bits(num_values: int) -> float:
+    """Size of an upload without a quantizer: one 32-bit float per parameter and buffer value."""
+    return 32.0 * num_values
 
 
 def most_bits(room_bits: FloatArray, statistics: Statistics, constants: Constants) -> FloatArray:

@@ -32,7 +32,8 @@ class Codec(Protocol):
     Built as ``Class(num_parameters, layer_sizes, **options)``. A ``relative`` codec encodes the difference to the
     global model that the server sent last; the caller subtracts and adds the global model. If ``affine``, a payload
     has exactly ``bits_per_index``·q + ``overhead_bits`` bits. Otherwise these two give the size without entropy
-    coding, and the forecast gives the expected sizes.
+    coding, and the forecast gives the expected sizes. Such a codec may state ``least_upload_bits``, the size of its
+    smallest payload: a run in which no client can ever upload even that is then refused before it starts.
     """
 
     relative: bool

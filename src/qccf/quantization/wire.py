@@ -51,10 +51,14 @@ def seal(whole: Bytes, codec_id: int, num_bits: int, num_parameters: int) -> byt
 
 def checksum(payload: Buffer) -> int:
     """The checksum that the header of this payload must contain."""
+    return short_hash(payload[HEADER_BYTES:], int.from_bytes(payload[4:12], "little"))
+
+
+def short_hash(data: Buffer, seed: int = 0) -> int:
+    """The low half of the XXH3-64 of some bytes."""
     import xxhash  # imported here because the policies run without it
 
-    seed = int.from_bytes(payload[4:12], "little")
-    return int(xxhash.xxh3_64_intdigest(payload[HEADER_BYTES:], seed=seed)) & 0xFFFFFFFF
+    return int(xxhash.xxh3_64_intdigest(data, seed=seed)) & 0xFFFFFFFF
 
 
 def unseal(

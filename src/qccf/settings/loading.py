@@ -4,9 +4,9 @@ A mistake is refused in one sentence with its key, its value and the limit.
 """
 
 import copy
-import difflib
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from importlib import resources
@@ -17,6 +17,7 @@ import tomli_w
 from pydantic import ValidationError
 
 from qccf.core.errors import ConfigError
+from qccf.core.suggest import closest, hint
 from qccf.settings.schema import Scenario
 
 __all__ = [
@@ -40,26 +41,40 @@ RENAMED = {"cell.scenario": "cell.path_loss"} | {f"control.{key}": f"control.pap
 """Keys of version 0.1 and what they are called now. Its `control.energy_weight` was V of the paper's form."""
 
 
+DEPENDENTS = {
+    "learning.model": ("num_parameters", "num_buffers", "model_options"),
+    "data.dataset": ("fallbacks", "options"),
+    "statistics.model": ("trace",),
+}
+"""Keys whose values belong to the value of another key."""
+
+CONSTANTS = tuple(f"statistics.{key}" for key in ("gradient_norm_sq", "gradient_variance", "weight_range", "loss"))
 SCALE_FREE_KEYS = ("control.slack", "control.share", "control.energy_weight")
 
 
-def load_scenario(source: str | Path = "femnist", overrides: Iterable[str] = (), *, renamed: bool = False) -> Scenario:
-    """The scenario of a preset or a TOML file, with `section.key=value` overrides applied in order.
+def load_scenario(
+    source: str | Path | Scenario = "femnist",
+    overrides: Mapping[str, Any] | Iterable[str] = (),
+    *,
+    renamed: bool = False,
+) -> Scenario:
+    """The scenario of a preset, a TOML file or another scenario, with some settings changed.
 
-    A file may begin with `preset = "name"`: it then states only what differs from that preset. `renamed` accepts the
-    keys of version 0.1.
+    Overrides are `{"section.key": value}`, or texts `section.key=value` that are applied in order. A file may begin
+    with `preset = "name"`: it then states only what differs from that preset. `renamed` accepts the keys of
+    version 0.1.
     """
-    tree = read_settings(source)
+    tree = source.model_dump(exclude_unset=True) if isinstance(source, Scenario) else read_settings(source)
     if renamed:
         _rename(tree)
-    changes = dict(_parsed(override) for override in overrides)
+    changes = dict(overrides) if isinstance(overrides, Mapping) else dict(_parsed(override) for override in overrides)
     scenario = scenario_from_dict(with_settings(tree, changes))
     refuse_unused(scenario, changes)
     return scenario
 
 
 def refuse_unused(scenario: Scenario, changes: Iterable[str]) -> None:
-    """Refuse a change of a setting that belongs to the form of the controller that does not run."""
+    """Refuse a change of a setting that belongs to another form of the controller, or to other statistics."""
     form = scenario.control.form
     for key in changes:
         papers = key.startswith(("control.paper.", "control.genetic."))
@@ -68,14 +83,22 @@ def refuse_unused(scenario: Scenario, changes: Iterable[str]) -> None:
             raise ConfigError(
                 f'{key} has no effect with control.form = "{form}": set control.form = "{other}", or leave it out.'
             )
+        if key in CONSTANTS and scenario.statistics.model == "recorded":
+            raise ConfigError(
+                f'{key} has no effect with statistics.model = "recorded": set statistics.model = "constant", or leave '
+                "it out."
+            )
 
 
 def _rename(tree: dict[str, Any]) -> None:
-    """Bring the settings of a run of version 0.1 up to date; such a run used the paper's form."""
+    """Bring the settings of an older run up to date; one of version 0.1 used the paper's form."""
     moved = dict(RENAMED)
     if "form" not in tree.setdefault("control", {}):
         tree["control"]["form"] = "paper"
         moved["control.energy_weight"] = "control.paper.energy_weight"
+    tree.setdefault("same_size", {"cpu": "joint"})  # before there were two readings
+    if tree.get("principle", {}).pop("unit", "") == "intervals":
+        tree["principle"]["form"] = "published"
     for old, new in moved.items():
         section, key = old.split(".")
         if key in tree.get(section, {}):
@@ -97,12 +120,16 @@ def read_settings(source: str | Path) -> dict[str, Any]:
         preset = resources.files("qccf.settings").joinpath("presets", f"{name}.toml")
         tree = tomllib.loads(preset.read_text(encoding="utf-8"))
     else:
-        tree = read_toml(Path(source), f"neither a preset ({', '.join(PRESETS)}) nor a file")
+        neither = f"neither a preset ({', '.join(PRESETS)}) nor a file"
+        found = closest(name, PRESETS)
+        if found and not Path(source).exists():
+            raise ConfigError(f"{name!r} is {neither}: did you mean {found}?")
+        tree = read_toml(Path(source), neither)
     base = tree.pop("preset", None)
     if base is None:
         return tree
     if base not in PRESETS:
-        raise ConfigError(f'preset = "{base}" in {name} is not one of {", ".join(PRESETS)}.')
+        raise ConfigError(f'preset = "{base}" in {name} does not exist: {hint(str(base), PRESETS)}')
     return _merged(read_settings(base), tree)
 
 
@@ -140,11 +167,11 @@ def _merged(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_dependents(section: dict[str, Any], top: dict[str, Any], name: str) -> dict[str, Any]:
-    """A preset's number of parameters is its model's, and its fallbacks are its dataset's."""
-    for owner, dependent in (("learning.model", "num_parameters"), ("data.dataset", "fallbacks")):
+    """What belongs to a value of a preset is dropped with it, such as the fallbacks of its dataset."""
+    for owner, dependents in DEPENDENTS.items():
         where, _, key = owner.partition(".")
         if name == where and key in top and top[key] != section.get(key):
-            section = {one: value for one, value in section.items() if one != dependent}
+            section = {one: value for one, value in section.items() if one not in dependents}
     return section
 
 
@@ -152,7 +179,9 @@ def _parsed(override: str) -> tuple[str, Any]:
     path, equals, text = override.partition("=")
     keys = path.strip().split(".")
     if not equals or len(keys) < 2 or not all(keys):
-        raise ConfigError(f"--set {override!r} is not of the form section.key=value, such as radio.bandwidth_hz=2e7.")
+        found = _path_of(keys[0]) if equals and len(keys) == 1 else None
+        such = f"did you mean {found}={text}?" if found else "such as radio.bandwidth_hz=2e7."
+        raise ConfigError(f"--set {override!r} is not of the form section.key=value: {such}")
     try:
         return path.strip(), tomllib.loads(f"value = {text.strip()}")["value"]
     except tomllib.TOMLDecodeError:
@@ -200,7 +229,9 @@ def _sentence(error: ValidationError) -> str:
     if key == "control.paper.data_budget":
         return f'{key} = {value!r} is neither "auto" nor a number from 0 to 1e15.'
     if kind == "literal_error":
-        return f"{key} = {value!r} is not one of {limits['expected']}."
+        found = closest(str(value), re.findall(r"'([^']*)'", limits["expected"]))
+        likely = f" (did you mean {found!r}?)" if found else ""
+        return f"{key} = {value!r} is not one of {limits['expected']}{likely}."
     wanted = {
         "float_type": "a number",
         "finite_number": "a finite number",
@@ -230,10 +261,20 @@ def _similar(location: tuple[int | str, ...]) -> str:
     model: Any = Scenario
     for part in location[:-1]:
         model = model.model_fields[part].annotation
-    close = difflib.get_close_matches(str(location[-1]), model.model_fields, n=1)
-    if close:
-        return f"did you mean {'.'.join([*map(str, location[:-1]), close[0]])}?"
+    found = closest(str(location[-1]), model.model_fields)
+    path = ".".join([*map(str, location[:-1]), found]) if found else _path_of(str(location[-1]))
+    if path:
+        return f"did you mean {path}?"
     return f"known here: {', '.join(model.model_fields)}."
+
+
+def _path_of(key: str) -> str | None:
+    """The setting whose last part is most like `key`, whatever its section."""
+    from qccf.settings.reference import settings_reference
+
+    paths = {info.key: info.path for info in settings_reference()}
+    found = closest(key, paths)
+    return paths[found] if found else None
 
 
 def digest(*parts: Any) -> str:

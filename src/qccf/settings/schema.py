@@ -19,6 +19,8 @@ from qccf.wireless.cell import LineOfSight, Radio
 MAX_DEADLINE_S = 86_400.0
 MAX_GAIN_DB = 100.0
 PAPERS_CODEC = "model"
+RECORDINGS = ("femnist", "cifar10", "quick")
+"""Recordings of real training that come with the package."""
 DEFAULT_CODEC = "update+entropy"
 """It uses the least energy at the same accuracy; see `docs/results.md`."""
 
@@ -87,7 +89,9 @@ class FederationSection(Section):
 class DataSection(Section):
     """The data and its partition. Dataset sizes are normal with mean μ and standard deviation β, cut at a minimum."""
 
-    dataset: str = key("handwriting", "dataset to train on: a name of `qccf data list`")
+    dataset: str = key("handwriting", "dataset to train on: a name of `qccf data list`, or your own as module:callable")
+    options: dict[str, Any] = key({}, "options passed to a dataset of your own")
+    transform: list[str] = key([], "what is done to a batch, in this order: standardise, flip, crop")
     fallbacks: list[str] = key([], "datasets to use, in this order, where `dataset` is not available")
     partition: Literal["writer", "dirichlet", "iid"] = key("dirichlet", "how samples are dealt to clients")
     dirichlet_alpha: float = key(0.5, "concentration of the label mixture per client (dirichlet)", gt=0, le=1e6)
@@ -162,15 +166,24 @@ class LearningSection(Section):
     """The model and its local training."""
 
     model: str = key("femnist-cnn", "model to train: femnist-cnn, cifar10-cnn, or your own as module:callable")
+    model_options: dict[str, Any] = key({}, "options passed to the model")
     num_parameters: int = key(
         0,
         "number of model parameters, Z, to plan without torch; 0 counts them in the model, and training always does",
         ge=0,
         le=10**12,
     )
+    num_buffers: int = key(
+        0, "number of buffer values that are sent with the parameters; counted with them", ge=0, le=10**12
+    )
     local_updates: int = key(6, "local SGD steps per round, τ", ge=1, le=10_000)
     local_epochs: int = key(2, "local epochs per round, τ_e", ge=1, le=10_000)
     learning_rate: float = key(0.1, "learning rate, η", gt=0, le=10)
+    loss: str = key("cross-entropy", "loss: cross-entropy, or your own as module:callable")
+    loss_options: dict[str, Any] = key({}, "options passed to the loss, such as label_smoothing of cross-entropy")
+    optimizer: str = key("sgd", "local optimizer, fresh in each round: sgd, adamw, or your own as module:callable")
+    momentum: float = key(0.0, "momentum of sgd", ge=0, lt=1)
+    weight_decay: float = key(0.0, "weight decay of the local optimizer", ge=0, le=10)
     smoothness: float = key(0.015, "smoothness constant of the loss, L", gt=0, le=1e6)
 
     @model_validator(mode="after")
@@ -201,14 +214,17 @@ class PolicySection(Section):
 
 
 class StatisticsSection(Section):
-    """Statistics used instead of training in `qccf plan`: constants, or a trace file (see `docs/plan.md`)."""
+    """Statistics used instead of training in `qccf plan`: recorded, constant, or a trace file (see `docs/plan.md`)."""
 
-    model: Literal["constant", "trace"] = key("constant", "where the statistics come from")
+    model: Literal["recorded", "constant", "trace"] = key("recorded", "where the statistics come from")
     gradient_norm_sq: float = key(1.0, "squared norm of the gradient, G²", gt=0, le=1e12)
     gradient_variance: float = key(1.0, "variance of mini-batch gradients, σ²", ge=0, le=1e12)
     weight_range: float = key(0.4, "largest absolute weight, θ_max", gt=0, le=1e6)
     loss: float = key(1.0, "local loss", ge=0, le=1e6)
-    trace: str = key("", "CSV file, or a bundled trace")
+    trace: str = key(
+        "",
+        "CSV file or bundled trace; with `recorded`: femnist, cifar10 or quick, empty for the one of the model",
+    )
 
     @model_validator(mode="after")
     def _trace_named(self) -> "StatisticsSection":
@@ -216,6 +232,10 @@ class StatisticsSection(Section):
             raise ValueError('trace = "" names no file, but model = "trace" needs one: give a CSV path')
         if self.model == "constant" and self.trace:
             raise ValueError(f'trace = "{self.trace}" is not used by model = "constant": set model = "trace"')
+        if self.model == "recorded" and self.trace not in ("", *RECORDINGS):
+            raise ValueError(
+                f'trace = "{self.trace}" is not a recording ({", ".join(RECORDINGS)}): for a file set model = "trace"'
+            )
         return self
 
 
@@ -305,6 +325,7 @@ class _Base(Section):
             energy_weight=paper.energy_weight,
             data_budget=0.0 if paper.data_budget == "auto" else paper.data_budget,
             quantization_budget=paper.quantization_budget,
+            num_buffers=self.learning.num_buffers,
         )
 
     def radio_link(self) -> Radio:

@@ -19,6 +19,6 @@ def rician_power_gains(
 
 def rician_power_quantile(probability: float, *, rician_k: float, mean_power: float) -> float:
     """The power gain that a Rician channel does not exceed with this probability."""
-    from scipy.stats import ncx2
+    from scipy.special import chndtrix  # inverse of the noncentral chi-square distribution
 
-    return float(mean_power / (2.0 * (rician_k + 1.0)) * ncx2.ppf(probability, 2, 2.0 * rician_k))
+    return float(mean_power / (2.0 * (rician_k + 1.0)) * chndtrix(probability, 2, 2.0 * rician_k))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,18 +26,21 @@ SAMPLES_MAX = 2_000_000
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images and labels in memory: a training part for the clients and a test part for the server.
+    """Samples and labels in memory: a training part for the clients and a test part for the server.
 
-    Grey images are ``[sample, height, width]``, colour images ``[sample, height, width, 3]``. Characters are bright ink
-    on 0, independently of the convention of the files. ``train_writers`` is the writer of each training sample,
-    0..W-1, or None if unknown. ``source`` describes the data in one line, which is shown with every result.
+    The fields ``…_images`` hold one of three kinds: uint8 images, which a model gets as numbers from 0 to 1; float32
+    features ``[sample, feature]`` (any shape after the sample), which it gets as they are; int64 token ids
+    ``[sample, length]``. Grey images are ``[sample, height, width]``, colour images ``[sample, height, width, 3]``.
+    Characters are bright ink on 0, independently of the convention of the files. ``train_writers`` is the writer of
+    each training sample, 0..W-1, or None if unknown. ``source`` describes the data in one line, which is shown with
+    every result.
     """
 
     name: str
-    train_images: NDArray[np.uint8]
+    train_images: NDArray[Any]
     train_labels: NDArray[np.int64]
     train_writers: NDArray[np.int64] | None
-    test_images: NDArray[np.uint8]
+    test_images: NDArray[Any]
     test_labels: NDArray[np.int64]
     class_names: tuple[str, ...]
     synthetic: bool
@@ -83,6 +86,11 @@ def checked(dataset: Dataset) -> Dataset:
     name = dataset.name
     _check_split(name, "train", dataset.train_images, dataset.train_labels, dataset.num_classes)
     _check_split(name, "test", dataset.test_images, dataset.test_labels, dataset.num_classes)
+    if dataset.train_images.dtype != dataset.test_images.dtype:
+        raise DataError(
+            f"{name}: train images are {dataset.train_images.dtype} but test images are {dataset.test_images.dtype}; "
+            "use one kind."
+        )
     if dataset.train_images.shape[1:] != dataset.test_images.shape[1:]:
         raise DataError(
             f"{name}: train images are {dataset.train_images.shape[1:]} but test images are"
@@ -95,18 +103,23 @@ def checked(dataset: Dataset) -> Dataset:
     return dataset
 
 
-def _check_split(name: str, part: str, images: NDArray[np.uint8], labels: NDArray[np.int64], num_classes: int) -> None:
+def _check_split(name: str, part: str, images: NDArray[Any], labels: NDArray[np.int64], num_classes: int) -> None:
     """Check types, shapes and label range of one part."""
-    if images.dtype != np.uint8 or labels.dtype != np.int64:
+    if images.dtype not in (np.uint8, np.float32, np.int64) or labels.dtype != np.int64:
         raise DataError(
-            f"{name}: {part} images are {images.dtype} and labels {labels.dtype}, not uint8 and int64; convert them."
+            f"{name}: {part} images are {images.dtype} and labels {labels.dtype}, not uint8 (images), float32 "
+            "(features) or int64 (token ids) and int64; convert them."
         )
     colour = images.ndim == 4 and images.shape[3] == 3
-    if not (images.ndim == 3 or colour) or labels.ndim != 1:
+    fits = {"u": images.ndim == 3 or colour, "f": images.ndim >= 2, "i": images.ndim == 2}[images.dtype.kind]
+    if not fits or labels.ndim != 1:
         raise DataError(
             f"{name}: {part} images have shape {images.shape} and labels {labels.shape},"
-            " not [sample, height, width(, 3)] and [sample]; reshape them."
+            " not [sample, height, width(, 3)] (features: [sample, feature], token ids: [sample, length]) and [sample];"
+            " reshape them."
         )
+    if images.dtype.kind == "f" and not np.isfinite(images).all():
+        raise DataError(f"{name}: {part} features have values that are not finite; remove or replace them.")
     if len(images) != len(labels) or len(labels) == 0:
         raise DataError(
             f"{name}: {len(images)} {part} images but {len(labels)} labels, which must be equal and above 0;"

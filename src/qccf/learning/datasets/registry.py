@@ -1,11 +1,15 @@
 """All datasets by name. To add one, write a file and add a line here."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
-from qccf.core.errors import DataError
+from qccf.core.errors import ConfigError, DataError
 from qccf.core.registry import Registry
-from qccf.learning.datasets.base import Dataset, DatasetSource, checked
+from qccf.learning.datasets.base import Dataset, DatasetSource, DownloadProgress, checked
+
+METHODS = ("load", "fetch", "check")
 
 DATASETS: Registry[type[DatasetSource]] = Registry(
     "dataset",
@@ -17,20 +21,57 @@ DATASETS: Registry[type[DatasetSource]] = Registry(
         "fashion-mnist": "qccf.learning.datasets.fashion_mnist:FashionMnistSource",
         "cifar10": "qccf.learning.datasets.cifar10:Cifar10Source",
     },
-    methods=("load", "fetch", "check"),
-    call="Class()",
+    call="Class() or function(**options)",
 )
 
 
-def dataset_source(name: str) -> DatasetSource:
-    """The source of the dataset ``name``, or of a user's own ``module:Class``."""
-    source: DatasetSource = DATASETS.build(name)
+class OwnDataset:
+    """A user's own function as a source: nothing to fetch, and checked when it is loaded."""
+
+    description = "a function of your own"
+
+    def __init__(self, name: str, make: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        self.name = name
+        self._make = make
+        self._options = options
+
+    def load(self, folder: Path, *, seed: int) -> Dataset:
+        try:
+            signature(self._make).bind(**self._options)
+        except TypeError as error:
+            raise DataError(
+                f"dataset {self.name!r} does not take data.options = {dict(self._options)}: {error}."
+            ) from None
+        dataset = self._make(**self._options)
+        if not isinstance(dataset, Dataset):
+            raise DataError(f"dataset {self.name!r} gave {type(dataset).__name__}, not a qccf Dataset: return one.")
+        return dataset
+
+    def fetch(self, folder: Path, progress: DownloadProgress) -> list[Path]:
+        return []
+
+    def check(self, folder: Path) -> list[str]:
+        return [f"{self.name}: {self.description}"]
+
+
+def dataset_source(name: str, options: Mapping[str, Any] | None = None) -> DatasetSource:
+    """The source of the dataset ``name``, or of a user's own ``module:attribute``.
+
+    The attribute is a class with the methods of a source, or a function that returns a Dataset.
+    """
+    entry: Any = DATASETS.find(name)
+    missing = [method for method in METHODS if not hasattr(entry, method)]
+    if missing and isinstance(entry, type):
+        raise ConfigError(f"dataset {name!r} has no {', no '.join(missing)}; a dataset has {', '.join(METHODS)}.")
+    if missing:
+        return OwnDataset(name, entry, options or {})
+    source: DatasetSource = DATASETS.build(name, **(options or {}))
     return source
 
 
-def load_dataset(name: str, folder: Path, *, seed: int = 0) -> Dataset:
+def load_dataset(name: str, folder: Path, *, seed: int = 0, options: Mapping[str, Any] | None = None) -> Dataset:
     """The dataset ``name`` from ``folder``, checked. ``seed`` matters only if the files contain no split."""
-    return checked(dataset_source(name).load(folder, seed=seed))
+    return checked(dataset_source(name, options).load(folder, seed=seed))
 
 
 def require_dataset(name: str, folder: Path) -> None:

@@ -9,6 +9,8 @@ from qccf.learning.fast_convolution.layers import ConvPoolRelu
 class FemnistCnn(nn.Module):
     """Two 5×5 convolutions (32 and 64 channels) and one linear layer: 246,590 parameters. Paper: Section VI."""
 
+    deterministic = True
+
     def __init__(self) -> None:
         super().__init__()
         self.first = ConvPoolRelu(1, 32)

@@ -1,0 +1,154 @@
+"""Record the statistics of a short real training, and what every built-in codec would make of its models.
+
+The files in src/qccf/settings/presets/recordings, which `qccf plan` uses instead of training, are made by:
+
+    python -m benchmarks.record_statistics quick --rounds 16
+    python -m benchmarks.record_statistics femnist --rounds 20 --samples 400 --dataset emnist
+    python -m benchmarks.record_statistics cifar10 --rounds 12 --samples 300 --dataset mnist
+
+The images of another dataset are padded and repeated where the model needs 32 × 32 pixels in three colours.
+"""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from qccf._version import __version__
+from qccf.learning.datasets import Dataset, data_folder, load_dataset
+from qccf.learning.results import Flat, LocalResult, LocalStatistics
+from qccf.quantization.protocol import Codec, Forecast
+from qccf.quantization.registry import CODECS, build_codec
+from qccf.rounds import uplink
+from qccf.rounds.ledger import Ledger
+from qccf.rounds.recordings import SERIES, CodecTables, Recording, write_recording
+from qccf.rounds.round import OpenRound, ServerState, first_state, run_round
+from qccf.rounds.setup import build_rules, scenario_codec
+from qccf.rounds.world import build_world
+from qccf.runtimes.clients import Clients
+from qccf.runtimes.simulator import TrainedUploads, about_data, resolved_scenario
+from qccf.settings.loading import load_scenario
+
+FOLDER = Path(__file__).parents[1] / "src/qccf/settings/presets/recordings"
+STORED = 17
+"""How many rounds a recording keeps."""
+
+Measured = tuple[LocalStatistics, dict[str, Forecast]]
+
+
+class RecordingUploads(TrainedUploads):
+    """Uploads from training. In the rounds to store, all clients train, so that each has new statistics."""
+
+    def __init__(self, clients: Clients, rules, weights: Flat, codecs: Mapping[str, Codec], stored: set[int]) -> None:
+        super().__init__(clients, rules, weights)
+        self._codecs = codecs
+        self._stored = stored
+        self.points: dict[int, dict[int, Measured]] = {
+            0: clients.probe(weights, lambda _, result: self._measured(result, weights))
+        }
+
+    def _measured(self, result: LocalResult, received: Flat) -> Measured:
+        forecasts = {
+            name: codec.forecast(uplink.coded_vector(codec, result.weights, received))
+            for name, codec in self._codecs.items()
+        }
+        return result.statistics, forecasts
+
+    def uploads(self, state: ServerState, opened: OpenRound) -> Mapping[int, uplink.Upload]:
+        known_at = state.round_index + 1
+        if known_at in self._stored:
+            weights = state.weights
+            everybody = range(len(opened.to_train))
+            self.points[known_at] = self._clients.train(
+                everybody, weights, state.round_index, lambda _, result: self._measured(result, weights)
+            )
+        return super().uploads(state, opened)
+
+
+def record(preset: str, rounds: int, samples: int | None, dataset: str | None) -> Recording:
+    """Train the preset's federation and keep its statistics. `samples` is the mean number per client."""
+    overrides = [f"federation.rounds={rounds}", "execution.precision=fp32", "execution.device=cpu"]
+    if dataset:
+        overrides.append(f"data.dataset={dataset}")
+    if samples:
+        overrides += [f"data.dataset_size_mean={samples}", f"data.dataset_size_std={samples / 8}"]
+    scenario = load_scenario(preset, [*overrides, f"evaluation.every={rounds}"])
+    scenario = resolved_scenario(scenario, data_folder(None), print)
+    data = load_dataset(scenario.data.dataset, data_folder(None), seed=0)
+    if scenario.learning.model == "cifar10-cnn" and data.train_images.ndim == 3:
+        data = _as_colour(data)
+    seed = scenario.federation.seed
+    world = build_world(scenario, seed)
+    stored = set(np.unique(np.linspace(0, rounds, STORED).round().astype(int)).tolist())
+    with Clients(scenario, data, world.dataset_sizes, seed) as clients:
+        sizes = clients.layer_sizes()
+        count = scenario.learning.num_parameters
+        codecs = {name: build_codec(name, count, sizes) for name in CODECS}
+        rules = build_rules(scenario, scenario_codec(scenario, sizes))
+        weights = clients.initial_weights()
+        source = RecordingUploads(clients, rules, weights, codecs, stored)
+        state, ledger = first_state(rules, source, weights), Ledger()
+        while state.round_index < rounds:
+            state = run_round(state, rules, world, source, ledger)
+            print(f"round {state.round_index}/{rounds}: loss {ledger.last['train_loss']:.3f}", flush=True)
+    about = {
+        "preset": preset,
+        **about_data(data),
+        "model": scenario.learning.model,
+        "num_parameters": count,
+        "rounds": rounds,
+        "samples_per_client": scenario.data.dataset_size_mean,
+        "seed": seed,
+        "policy": scenario.policy.name,
+        "codec": scenario.codec.name,
+        "version": __version__,
+    }
+    return _recording(about, source.points, {name: codec.affine for name, codec in codecs.items()})
+
+
+def _as_colour(data: Dataset) -> Dataset:
+    """Grey images of 28 × 28 pixels as colour images of 32 × 32."""
+    train, test = (
+        np.repeat(np.pad(images, ((0, 0), (2, 2), (2, 2)))[..., None], 3, axis=3)
+        for images in (data.train_images, data.test_images)
+    )
+    source = f"{data.source}, padded to 32 × 32 in three equal colours"
+    return replace(data, train_images=train, test_images=test, source=source)
+
+
+def _recording(about: dict, points: dict[int, dict[int, Measured]], affine: Mapping[str, bool]) -> Recording:
+    numbers = sorted(points)
+    table = [[points[number][client] for client in sorted(points[number])] for number in numbers]
+    series = {
+        name: np.array([[getattr(statistics, name) for statistics, _ in row] for row in table]) for name in SERIES
+    }
+    codecs = {}
+    for name, is_affine in affine.items():
+        forecasts = [[known[name] for _, known in row] for row in table]
+        bits = None
+        if not is_affine:
+            bits = np.array([[one.bits for one in row] for row in forecasts]) / about["num_parameters"]
+        codecs[name] = CodecTables(
+            np.array([[one.error_scale for one in row] for row in forecasts]),
+            np.array([[one.errors for one in row] for row in forecasts]),
+            bits,
+        )
+    return Recording(about, np.array(numbers, dtype=float), series, codecs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("preset", choices=("quick", "femnist", "cifar10"))
+    parser.add_argument("--rounds", type=int, default=16)
+    parser.add_argument("--dataset", help="default: the preset's, or the first of its fallbacks that is available")
+    parser.add_argument("--samples", type=int, help="mean number of samples per client (default: the preset's)")
+    options = parser.parse_args()
+    path = FOLDER / f"{options.preset}.npz"
+    write_recording(path, record(options.preset, options.rounds, options.samples, options.dataset))
+    print(f"Written: {path.name}, {path.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
