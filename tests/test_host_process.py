@@ -56,8 +56,8 @@ from qccf.cli.main import main
 from tests.helpers.tiny import tiny_dataset, tiny_scenario
 
 scenario = tiny_scenario("federation.rounds=2", "execution.workers=2")
-qccf.plan(scenario, ["qccf", "plug_in:Mine"], 1)
-qccf.simulate(scenario, "plug_in:Mine", out=Path("run"), dataset=tiny_dataset())
+qccf.plan(scenario, policies=["qccf", "plug_in:Mine"], seeds=1)
+qccf.simulate(scenario, policy="plug_in:Mine", out=Path("run"), dataset=tiny_dataset())
 assert main(["plan", "quick", "--rounds", "2", "--seeds", "1", "--out", "plan"]) == 0
 assert main(["report", "run", "--out", "report.html"]) == 0
 assert Path("plan/plan.png").exists() and Path("report.html").exists()

@@ -25,23 +25,32 @@ _MODULES = {
     "build_world": "qccf.rounds.world",
     "Scenario": "qccf.settings.loading",
     "load_scenario": "qccf.settings.loading",
-    "plan": "qccf.runtimes.planner",
-    "simulate": "qccf.runtimes.simulator",
+    "Dataset": "qccf.learning.datasets.base",
+    "Run": "qccf.rounds.run",
+    "Runs": "qccf.rounds.runs",
+    "compare": "qccf.api",
+    "load_run": "qccf.api",
+    "load_runs": "qccf.api",
+    "plan": "qccf.api",
+    "report": "qccf.api",
+    "simulate": "qccf.api",
 }
 
 __all__ = [*_MODULES, "__version__"]
 
 if TYPE_CHECKING:
+    from qccf.api import compare, load_run, load_runs, plan, report, simulate
     from qccf.control.problem import RoundProblem
     from qccf.control.solve import solve_round
     from qccf.core.contracts import Certificate, Constants, Decision, Observation, Outcome, Policy, Statistics
     from qccf.core.errors import QccfError
     from qccf.devices.cost import settle
+    from qccf.learning.datasets.base import Dataset
     from qccf.policies.registry import POLICIES
+    from qccf.rounds.run import Run
+    from qccf.rounds.runs import Runs
     from qccf.rounds.setup import build_policy
     from qccf.rounds.world import build_world
-    from qccf.runtimes.planner import plan
-    from qccf.runtimes.simulator import simulate
     from qccf.settings.loading import Scenario, load_scenario
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from qccf.learning.models.registry import MODELS, build_model, count_parameters
+from qccf.learning.models.registry import MODELS, build_model, count_values
 from tests.conformance.entries import entries
 
 SHAPES = [(1, 28, 28), (3, 32, 32), (1, 8, 8)]
@@ -32,7 +32,7 @@ def test_the_seed_decides_the_weights(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_parameters_are_counted_without_weights(name: str) -> None:
-    assert count_parameters(name) == sum(p.numel() for p in build_model(name, 0).parameters())
+    assert count_values(name).parameters == sum(p.numel() for p in build_model(name, 0).parameters())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -54,4 +54,4 @@ class ComputesWhileBuilt(torch.nn.Module):
 
 
 def test_a_model_that_computes_while_it_is_built_is_counted() -> None:
-    assert count_parameters("tests.conformance.test_models:ComputesWhileBuilt") == 650
+    assert count_values("tests.conformance.test_models:ComputesWhileBuilt").parameters == 650

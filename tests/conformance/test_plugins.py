@@ -109,7 +109,7 @@ def test_they_are_compared_and_reported(own: Path) -> None:
         """
     )
     policies, codecs = f"qccf,own_entries:{KINDS['policy']}", f"model,own_entries:{KINDS['codec']}"
-    shown = run(own, "qccf", "compare", "own.toml", "--policies", policies, "--codecs", codecs, "--out", "out")
+    shown = run(own, "qccf", "compare", "own.toml", "--policy", policies, "--codec", codecs, "--out", "out")
     assert "own_entries:OwnPolicy, own_entries:OwnCodec" in shown
     summaries = json.loads((own / "out" / "summary.json").read_text())
     assert {(s["policy"], s["codec"]) for s in summaries} == {

@@ -12,14 +12,14 @@ from tests.helpers.tiny import Tiny, tiny_dataset, tiny_scenario
 ROUNDS = 4
 
 
-def own_app() -> ClientApp:
+def own_app(make_model=Tiny) -> ClientApp:
     """A user's own model, data and training loop with the mod and the meter of qccf."""
     app = ClientApp()
     data = tiny_dataset()
 
     @app.train(mods=[quantize])
     def train(message, context):
-        model = Tiny()
+        model = make_model()
         model.load_state_dict(message.content["arrays"].to_torch_state_dict())
         mine = slice(60 * context.node_config["partition-id"], 60 * (context.node_config["partition-id"] + 1))
         images = torch.from_numpy(data.train_images[mine]).float() / 255.0

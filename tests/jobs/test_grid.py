@@ -23,7 +23,7 @@ def test_the_grid_is_every_combination_in_order(tmp_path: Path) -> None:
     found = [(s.policy.name, s.control.energy_weight, s.federation.seed) for s in grid.scenarios]
     assert found == [(p, v, s) for p in ("qccf", "principle") for v in (10.0, 20.0) for s in (3, 4)]
     assert {(s.federation.rounds, s.codec.name, s.data.dataset_size_mean) for s in grid.scenarios} == {
-        (2, "model", 200)
+        (2, "update+entropy", 200)
     }
     assert grid.kind == "plan"
 

@@ -310,7 +310,7 @@ def test_E13_step_c_is_false_for_a_lone_participant() -> None:
 
 
 def planned(*settings: str) -> Run:
-    scenario = load_scenario("femnist", list(settings))
+    scenario = load_scenario("femnist", ["codec.name=model", "statistics.model=constant", *settings])
     return plan_run(build_world(scenario, 0), "qccf")
 
 
@@ -340,7 +340,9 @@ def test_E15_budgets_that_the_cell_cannot_carry_starve_clients() -> None:
 
 def test_E15_the_budget_of_the_quantization_term_is_below_the_least_error() -> None:
     """Everybody with the most bits at f_max (Channel-Allocate), against ε2 = 0.03, as weights grow."""
-    scenario = load_scenario("femnist", ["statistics.model=trace", "statistics.trace=growing-weights"])
+    scenario = load_scenario(
+        "femnist", ["codec.name=model", "statistics.model=trace", "statistics.trace=growing-weights"]
+    )
     constants = scenario.constants()
     run = plan_run(build_world(scenario, 0), "channel-allocate")
     source = StatisticsModel(scenario, run.dataset_sizes)

@@ -19,7 +19,7 @@ from qccf.paper.experiments import (
 )
 from qccf.paper.families import dotted
 from qccf.paper.studies import FACTORS
-from qccf.policies.registry import POLICIES
+from qccf.policies.registry import PAPERS_POLICIES
 from qccf.settings.loading import load_scenario
 
 FEMNIST = ChosenTask(TASKS["femnist"], "handwriting")
@@ -46,7 +46,10 @@ def cases(jobs) -> set[tuple]:
 def test_figures_need_the_papers_runs_and_share_them() -> None:
     third = plan(["fig3"])
     assert cases(third) == {
-        ("handwriting", beta, 100.0, policy, seed) for beta in (150, 300) for policy in POLICIES for seed in range(3)
+        ("handwriting", beta, 100.0, policy, seed)
+        for beta in (150, 300)
+        for policy in PAPERS_POLICIES
+        for seed in range(3)
     }
     assert cases(plan(["fig5"])) == cases(third)
     assert len(plan(["fig3", "fig5"])) == len(third) == 30
@@ -119,6 +122,7 @@ def test_a_scale_changes_how_much_is_run_and_nothing_else() -> None:
     allowed = {
         "data.dataset", "data.fallbacks", "data.dataset_size_mean", "data.dataset_size_std", "data.dataset_size_min",
         "device.cycles_per_sample", "federation.rounds", "evaluation.samples", "codec.name", "control.form",
+        "statistics.model",
     }  # fmt: skip
     for task in (FEMNIST, CIFAR):
         preset = load_scenario(task.task.name).model_dump()
@@ -165,6 +169,8 @@ def test_data_is_real_where_it_is_here(tmp_path: Path, monkeypatch) -> None:
     class Here:
         def check(self, folder):
             return ["whole"]
+
+        load = fetch = check
 
     monkeypatch.setitem(DATASETS, "emnist", Here)
     assert choose_data(TASKS["femnist"], tmp_path).dataset == "emnist"

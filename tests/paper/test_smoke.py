@@ -48,7 +48,7 @@ def test_the_smoke_reproduction_is_interrupted_and_resumed(tmp_path: Path) -> No
     assert all(_finished(tmp_path / name / "summary.json") for name in [*tree["runs"], *tree["varied"]])
     assert {path: (path / "rounds.parquet").stat().st_mtime_ns for path in finished} == before, "nothing runs twice"
     page = (tmp_path / "report.html").read_text()
-    assert "24 training runs, 2 seeds, 3 rounds on handwriting (synthetic)" in page
+    assert "24 training runs on handwriting (synthetic data): 10 clients on 10 channels, 3 rounds, 2 seeds" in page
     assert "10 dB, trained" in page
 
 

@@ -116,6 +116,8 @@ def test_an_error_budget_that_is_not_met() -> None:
         "control.slack = 2 or control.energy_weight = 1, device.deadline_s or radio.bandwidth_hz."
     }
     assert findings({"aggregate_error": 1.09}) == {}
+    assert findings({"aggregate_error": 1.9}, num_rounds=19) == {}, "the price of error has not settled"
+    assert "above 2: " in findings({"aggregate_error": 2.1}, num_rounds=19)["error-budget"]
     assert findings({"aggregate_error": 1.2, "error_budget": np.nan}) == {}, "no budget"
     gaps = np.where(np.arange(ROUNDS) % 2, 1.2, np.nan)
     assert set(findings({"aggregate_error": gaps, "error_budget": gaps / 1.2})) == {"error-budget"}
@@ -215,6 +217,26 @@ def test_bits_that_stay_at_the_most_that_the_links_carry() -> None:
     assert "bits-at-most" not in findings(grows, {"num_bits": np.where(N >= 21, 6, 3)}, "control.form=paper")
     short = {"quantization_queue": np.arange(1.0, 20.0)}
     assert set(findings(short, {"num_bits": 6}, "control.form=paper", num_rounds=19)) == {"error-budget"}
+
+
+def test_links_that_carry_one_bit_where_one_is_far_too_little() -> None:
+    one = {"num_bits": 1, "most_bits": 1, "gradient_norm_sq": 1.0}
+    # G² = 1 with six steps of 0.1 is a squared update of 0.36; learning tolerates three of them.
+    noisy = {"aggregate_error": 11.0 * 3.0 * 0.36, "error_budget": 100.0}
+    found = findings(noisy, one, "codec.name=model")
+    assert found == {
+        "one-bit-links": "100% of the uploads of the last half had 1 bit per parameter, because their links carry no "
+        "more in time, and the aggregates erred by 11 times what learning tolerates, above 10: use codec.name = "
+        '"update+entropy", or raise device.deadline_s or radio.bandwidth_hz.'
+    }
+    default = findings(noisy, one)["one-bit-links"]
+    assert default.endswith("above 10: raise device.deadline_s or radio.bandwidth_hz.")
+    assert findings(noisy | {"aggregate_error": 9.0 * 3.0 * 0.36}, one) == {}, "learning copes"
+    assert findings(noisy, one | {"most_bits": 2}) == {}, "the links carry more"
+    assert findings(noisy, one | {"most_bits": np.where(K < CLIENTS // 2 + 1, 2, 1)}) == {}, "most links carry more"
+    assert findings(noisy, one, "control.energy_weight=2") == {}, "twice as much error is asked for"
+    assert findings(noisy, one, "policy.name=no-quantization") == {}
+    assert findings(noisy, one, num_rounds=19) == {}, "too short to judge"
 
 
 def test_bits_that_oscillate() -> None:

@@ -10,16 +10,18 @@ import pytest
 from qccf.cli.main import main
 from qccf.core.errors import ConfigError
 from qccf.rounds.run import bits_size_correlation
-from qccf.rounds.sources import StatisticsModel, check_trace
+from qccf.rounds.sources import StatisticsModel, read_trace
 from qccf.rounds.world import build_world
-from qccf.runtimes.planner import plan, plan_run, plan_summary
+from qccf.runtimes.planner import plan, plan_run, plan_summary, planned_scenario
 from qccf.settings.loading import load_scenario
 
 FAST = ["federation.rounds=10"]
+PAPERS = "codec.name=model"
+CONSTANT = [PAPERS, "statistics.model=constant"]
 
 
 def test_summary_adds_up() -> None:
-    scenario = load_scenario("quick", FAST)
+    scenario = load_scenario("quick", [*FAST, *CONSTANT])
     runs = plan(scenario, ["qccf", "principle"], 3)
     rows = plan_summary(runs)
     assert [row["policy"] for row in rows] == ["qccf", "principle"]
@@ -50,7 +52,7 @@ def test_summary_adds_up() -> None:
 def test_bits_and_sizes_are_correlated_within_rounds() -> None:
     from scipy.stats import spearmanr
 
-    run = plan_run(build_world(load_scenario("quick"), 1), "qccf")
+    run = plan_run(build_world(load_scenario("quick", CONSTANT), 1), "qccf")
     each = []
     for bits, on in zip(run.by_round("num_bits"), run.by_round("participated"), strict=True):
         if on.sum() > 2:
@@ -61,7 +63,9 @@ def test_bits_and_sizes_are_correlated_within_rounds() -> None:
 
 def test_constant_and_trace_statistics(tmp_path: Path) -> None:
     sizes = np.full(10, 100.0)
-    constant = StatisticsModel(load_scenario("quick", ["statistics.weight_range=0.7", "statistics.loss=2.0"]), sizes)
+    constant = StatisticsModel(
+        load_scenario("quick", [*CONSTANT, "statistics.weight_range=0.7", "statistics.loss=2.0"]), sizes
+    )
     assert set(constant.known(5).weight_ranges) == {0.7}
     assert set(constant.losses(5)) == {2.0}
     path = tmp_path / "trace.csv"
@@ -95,12 +99,12 @@ def test_bad_traces_get_a_sentence(tmp_path: Path, text: str, words: str) -> Non
     path = tmp_path / "trace.csv"
     path.write_text(text)
     with pytest.raises(ConfigError, match=words):
-        check_trace(load_scenario("quick", ["statistics.model=trace", f"statistics.trace={path}"]))
+        read_trace(str(path), 10)
 
 
 def test_missing_trace() -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
-        check_trace(load_scenario("quick", ["statistics.model=trace", "statistics.trace=none.csv"]))
+        planned_scenario(load_scenario("quick", [PAPERS, "statistics.model=trace", "statistics.trace=none.csv"]))
 
 
 def test_plan_writes_json_and_a_figure_and_shows_a_table(tmp_path: Path, capsys) -> None:
@@ -133,11 +137,11 @@ def test_plan_writes_json_and_a_figure_and_shows_a_table(tmp_path: Path, capsys)
     assert report["summary"][1]["error_ratio"] is None
     assert sum(first["rounds"]["energy_j"]) == pytest.approx(sum(first["clients"]["energy_j"]))
     assert (out / "plan.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert sorted(os.listdir(out)) == ["plan.json", "plan.png"]
+    assert sorted(os.listdir(out)) == [".lock", "command.json", "plan.json", "plan.png"]
 
 
 def test_plan_as_json_for_one_policy_of_ones_own(tmp_path: Path, capsys) -> None:
-    arguments = ["plan", "quick", "--rounds", "4", "--seeds", "1", "--out", str(tmp_path), "--json"]
+    arguments = ["plan", "quick", "--rounds", "4", "--seeds", "1", "--out", str(tmp_path), "--json", "full"]
     assert main([*arguments, "--policy", "examples.custom_policy:BestLinks"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert [row["policy"] for row in report["summary"]] == ["examples.custom_policy:BestLinks"]
@@ -150,7 +154,7 @@ def test_when_nobody_takes_part(tmp_path: Path, capsys) -> None:
 
 
 def test_a_policy_named_twice_counts_once(tmp_path: Path, capsys) -> None:
-    arguments = ["plan", "quick", "--rounds", "2", "--seeds", "2", "--out", str(tmp_path), "--json"]
+    arguments = ["plan", "quick", "--rounds", "2", "--seeds", "2", "--out", str(tmp_path), "--json", "full"]
     assert main([*arguments, "--policy", "qccf", "--policy", "qccf"]) == 0
     assert [row["seeds"] for row in json.loads(capsys.readouterr().out)["summary"]] == [2]
 
@@ -158,7 +162,7 @@ def test_a_policy_named_twice_counts_once(tmp_path: Path, capsys) -> None:
 def test_the_policy_of_the_config_runs_beside_the_five(tmp_path: Path, capsys) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('preset = "quick"\n[federation]\nrounds = 2\n[policy]\nname = "examples.custom_policy:BestLinks"\n')
-    assert main(["plan", str(file), "--seeds", "1", "--out", str(tmp_path / "out"), "--json"]) == 0
+    assert main(["plan", str(file), "--seeds", "1", "--out", str(tmp_path / "out"), "--json", "full"]) == 0
     names = [row["policy"] for row in json.loads(capsys.readouterr().out)["summary"]]
     assert names == ["qccf", "no-quantization", "channel-allocate", "principle", "same-size",
                      "examples.custom_policy:BestLinks"]  # fmt: skip
@@ -179,7 +183,7 @@ def test_nowhere_to_write_is_found_out_first(tmp_path: Path, capsys) -> None:
                                     ["control.inner=closed-form-taylor"], ["control.inner=printed"]])  # fmt: skip
 def test_every_inner_solution_runs_silently(tmp_path: Path, change: list[str]) -> None:
     """Warnings are errors here."""
-    overrides = [part for setting in ("control.form=paper", *change) for part in ("--set", setting)]
+    overrides = [part for setting in (PAPERS, "control.form=paper", *change) for part in ("--set", setting)]
     arguments = ["plan", "quick", "--rounds", "3", "--seeds", "1", "--policy", "qccf", "--out", str(tmp_path)]
     assert main([*arguments, *overrides]) == 0
 

@@ -2,20 +2,24 @@
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from qccf.core.errors import RunFolderError
+from qccf.core.errors import QccfError, RunFolderError
+from qccf.policies.qccf import Qccf
 from qccf.rounds import checkpoint
 from qccf.rounds.run import Run
-from qccf.runtimes.simulator import simulate
+from qccf.rounds.run_folder import is_finished, read_run
+from qccf.runtimes.simulator import run_fingerprint, simulate
 from tests.helpers.tiny import tiny_dataset, tiny_scenario
 
 ROOT = Path(__file__).parents[2]
@@ -105,15 +109,41 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path: Path
     assert_same(run, run_to_the_end("qccf"))
 
 
-def test_a_checkpoint_of_another_config_is_refused(tmp_path: Path) -> None:
+def files_in(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_folder_of_another_run_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     stopped_after(4, tmp_path)
+    before = files_in(tmp_path)
+    with pytest.raises(RunFolderError, match=r"control.energy_weight = 1.0 there, 5.0 here.*--force"):
+        run_to_the_end("qccf", tmp_path, "control.energy_weight=5.0")
+    assert files_in(tmp_path) == before
+
+
+def test_checkpoints_of_another_run_are_no_reason_to_start_again(tmp_path: Path) -> None:
+    """The settings are gone, or the data have changed: only the checkpoints tell."""
+    stopped_after(4, tmp_path)
+    with pytest.raises(RunFolderError, match="other settings, other data or another version"):
+        simulate(tiny_scenario(), "qccf", out=tmp_path, dataset=tiny_dataset(seed=1))
+    (tmp_path / "scenario.toml").unlink()
+    with pytest.raises(RunFolderError, match="other settings, other data or another version"):
+        run_to_the_end("qccf", tmp_path, "control.energy_weight=5.0")
+
+
+def test_stale_checkpoints_of_a_longer_run_never_win(tmp_path: Path) -> None:
+    run_to_the_end("qccf", tmp_path / "long")
+    (tmp_path / "short").mkdir()
+    (tmp_path / "long" / "checkpoints").rename(tmp_path / "short" / "checkpoints")
+    fingerprint = run_fingerprint(tiny_scenario("federation.rounds=3"), tiny_dataset())
+    assert checkpoint.holds_foreign(tmp_path / "short" / "checkpoints", fingerprint)
     complaints: list[str] = []
-    changed = tiny_scenario("control.energy_weight=5.0")
-    run = simulate(changed, "qccf", out=tmp_path, dataset=tiny_dataset(), warn=complaints.append)
-    assert len(complaints) == 2
-    assert "belongs to another config" in complaints[0]
-    fresh = simulate(changed, "qccf", dataset=tiny_dataset())
-    assert_same(run, fresh)
+    short = {"out": tmp_path / "short", "dataset": tiny_dataset(), "warn": complaints.append}
+    own = simulate(tiny_scenario("federation.rounds=3"), "qccf", out=tmp_path / "own", dataset=tiny_dataset())
+    for path in (tmp_path / "own" / "checkpoints").iterdir():
+        path.rename(tmp_path / "short" / "checkpoints" / path.name)
+    assert_same(simulate(tiny_scenario("federation.rounds=3"), "qccf", **short), own)
+    assert complaints == []
 
 
 def test_only_the_last_checkpoints_are_kept_and_nothing_half_written(tmp_path: Path) -> None:
@@ -121,14 +151,13 @@ def test_only_the_last_checkpoints_are_kept_and_nothing_half_written(tmp_path: P
     names = sorted(os.listdir(tmp_path / "checkpoints"))
     assert names == ["round-000007.npz", "round-000008.npz"]
     assert sorted(os.listdir(tmp_path)) == [
-        "checkpoints", "clients.parquet", "rounds.parquet", "scenario.toml", "statistics.parquet", "summary.json",
+        ".lock", "checkpoints", "clients.parquet", "rounds.parquet", "scenario.toml", "statistics.parquet",
+        "summary.json",
     ]  # fmt: skip
 
 
 def test_a_checkpoint_holds_everything(tmp_path: Path) -> None:
     run = run_to_the_end("qccf", tmp_path)
-    from qccf.runtimes.simulator import run_fingerprint
-
     fingerprint = run_fingerprint(tiny_scenario(), tiny_dataset())
     found, complaints = checkpoint.latest(tmp_path / "checkpoints", fingerprint)
     assert complaints == []
@@ -193,15 +222,143 @@ def test_parameters_are_counted_whatever_is_stated() -> None:
 
 def test_a_folder_of_another_version_is_refused_and_left_as_it_is(tmp_path: Path, monkeypatch) -> None:
     run_to_the_end("qccf", tmp_path)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    before = files_in(tmp_path)
     monkeypatch.setattr(checkpoint, "FORMAT", 3)
     with pytest.raises(RunFolderError, match=r"written by another version of qccf \(format 2, not 3\)"):
         run_to_the_end("qccf", tmp_path)
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert files_in(tmp_path) == before
 
 
-def test_checkpoints_of_another_run_do_not_displace_this_ones(tmp_path: Path) -> None:
+def test_pruning_removes_only_this_runs_checkpoints(tmp_path: Path) -> None:
+    run_to_the_end("qccf", tmp_path / "other", "federation.rounds=2")
+    run_to_the_end("qccf", tmp_path / "one", "execution.checkpoint_every=8")
+    there = tmp_path / "one" / "checkpoints"
+    (tmp_path / "other" / "checkpoints" / "round-000001.npz").rename(there / "round-000001.npz")
+    (there / "round-000002.npz").write_text("damaged")
+    fingerprint = run_fingerprint(tiny_scenario(), tiny_dataset())
+    (state, ledger), _ = checkpoint.latest(there, fingerprint)
+    for number in (5, 6, 7):
+        checkpoint.save(there, replace(state, round_index=number), ledger, fingerprint)
+    kept = sorted(path.name for path in there.iterdir())
+    assert kept == [f"round-{number:06d}.npz" for number in (1, 2, 6, 7, 8)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings"),
+    [
+        ("qccf", ["codec.name=update+entropy"]),
+        ("qccf", ["evaluation.every=4", "control.form=paper"]),
+        ("same-size", ["evaluation.every=5", "execution.checkpoint_every=3"]),
+        ("principle", ["principle.patience=3", "evaluation.every=3"]),
+        ("principle", []),  # a tenth of 4 and of 6 rounds is the same least patience
+        ("no-quantization", ["evaluation.every=100"]),
+        ("channel-allocate", []),
+        ("examples.custom_policy:BestLinks", []),
+    ],
+)
+def test_an_extended_run_is_the_longer_run_bit_for_bit(tmp_path: Path, policy: str, settings: list[str]) -> None:
+    short, long = ([*settings, f"federation.rounds={rounds}"] for rounds in (4, 6))
+    run_to_the_end(policy, tmp_path / "run", *short)
+    extended = extend(policy, tmp_path / "run", *long)
+    reference = run_to_the_end(policy, tmp_path / "long", *long)
+    assert_same(extended, reference)
+    written, expected = read_run(tmp_path / "run"), read_run(tmp_path / "long")
+    pd.testing.assert_frame_equal(written.rounds, expected.rounds, check_exact=True)
+    assert (written.scenario, written.summary) == (expected.scenario, expected.summary)
+    for name in ("checkpoints/round-000006.npz", "rounds.parquet", "clients.parquet", "statistics.parquet"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "long" / name).read_bytes(), name
+
+
+def extend(policy: str, out: Path, *overrides: str) -> Run:
+    return simulate(tiny_scenario(*overrides), policy, out=out, dataset=tiny_dataset(), extend=True)
+
+
+def test_an_unfinished_run_can_be_extended_and_an_extension_can_be_killed(tmp_path: Path, monkeypatch) -> None:
+    stopped_after(5, tmp_path)
+    long = "federation.rounds=10"
+
+    def killed(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("qccf.runtimes.simulator.begin_run", killed)
+    with pytest.raises(MemoryError):
+        extend("qccf", tmp_path, long)
+    monkeypatch.undo()
+    monkeypatch.setattr("qccf.runtimes.simulator.run_round", killed)
+    with pytest.raises(MemoryError):
+        extend("qccf", tmp_path, long)
+    monkeypatch.undo()
+    assert_same(run_to_the_end("qccf", tmp_path, long), run_to_the_end("qccf", None, long))
+
+
+def test_a_killed_extension_does_not_count_as_finished(tmp_path: Path, monkeypatch) -> None:
     run_to_the_end("qccf", tmp_path)
-    run_to_the_end("qccf", tmp_path, "federation.rounds=3")
-    kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
-    assert kept == ["round-000002.npz", "round-000003.npz", "round-000007.npz", "round-000008.npz"]
+    assert is_finished(tmp_path, 8)
+
+    def killed(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("qccf.runtimes.simulator.run_round", killed)
+    with pytest.raises(MemoryError):
+        extend("qccf", tmp_path, "federation.rounds=9")
+    assert not is_finished(tmp_path, 8)
+    assert not is_finished(tmp_path, 9)
+    assert not read_run(tmp_path).finished
+
+
+class ByTheClock(Qccf):
+    """A policy whose rule may depend on the number of rounds."""
+
+    def __init__(self, constants, *, rounds):
+        super().__init__(constants, rounds=rounds)
+        self.rounds = rounds
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings", "sentence"),
+    [
+        ("qccf", ["federation.rounds=7"], "--rounds 7 is less than the 8 rounds"),
+        ("qccf", ["federation.rounds=9", "control.slack=3.0"], r"control.slack = 4.0 there, 3.0 here"),
+        ("principle", ["federation.rounds=40"], "principle.patience = 0, a tenth of the rounds"),
+        (f"{__name__}:ByTheClock", ["federation.rounds=9"], "ByTheClock' is built from the number of rounds"),
+    ],
+)
+def test_what_forbids_an_extension_is_named(tmp_path: Path, policy: str, settings: list[str], sentence: str) -> None:
+    run_to_the_end(policy, tmp_path)
+    before = files_in(tmp_path)
+    with pytest.raises(RunFolderError, match=sentence):
+        extend(policy, tmp_path, *settings)
+    assert files_in(tmp_path) == before
+
+
+def test_without_a_checkpoint_a_finished_run_is_not_extended(tmp_path: Path) -> None:
+    run_to_the_end("qccf", tmp_path)
+    shutil.rmtree(tmp_path / "checkpoints")
+    with pytest.raises(RunFolderError, match="holds no checkpoint"):
+        extend("qccf", tmp_path, "federation.rounds=9")
+
+
+def test_two_runs_in_one_folder_the_second_is_refused(tmp_path: Path) -> None:
+    def second(_: object) -> None:
+        with pytest.raises(QccfError, match=r"another process works in .*: stop it, or name another folder\."):
+            run_to_the_end("qccf", tmp_path)
+
+    run = simulate(tiny_scenario(), "qccf", out=tmp_path, dataset=tiny_dataset(), callbacks=[second])
+    assert run.finished
+
+
+def test_a_killed_writer_leaves_no_lock(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(tmp_path), "60", "qccf", "model"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    with pytest.raises(QccfError, match="another process works in"):
+        run_to_the_end("qccf", tmp_path)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert_same(run_to_the_end("qccf", tmp_path), run_to_the_end("qccf"))

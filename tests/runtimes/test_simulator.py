@@ -1,16 +1,18 @@
 """A run's numbers, and what an empty round or a lost upload does to it."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-import qccf
-from qccf.core.errors import ConfigError
+from examples.custom_codec import Signs
+from qccf.core.errors import ConfigError, InfeasibleError
 from qccf.policies.registry import POLICIES
 from qccf.quantization.registry import CODECS
+from qccf.rounds.setup import with_counted_parameters
 from qccf.rounds.world import build_world
 from qccf.runtimes.clients import Clients, resolve_device, resolve_precision
 from qccf.runtimes.simulator import simulate
@@ -20,7 +22,7 @@ from tests.helpers.tiny import tiny_dataset, tiny_scenario
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_trains_and_its_ledger_adds_up(policy: str) -> None:
-    run = qccf.simulate(tiny_scenario(), policy, dataset=tiny_dataset())
+    run = simulate(tiny_scenario(), policy, dataset=tiny_dataset())
     rounds, clients = run.rounds, run.clients
     assert len(rounds) == 8
     assert len(clients) == 8 * 5
@@ -37,7 +39,7 @@ def test_every_policy_trains_and_its_ledger_adds_up(policy: str) -> None:
 
 
 def test_an_empty_round_keeps_the_model_and_costs_nothing() -> None:
-    run = qccf.simulate(tiny_scenario("federation.rounds=1"), "tests.helpers.tiny:Nobody", dataset=tiny_dataset())
+    run = simulate(tiny_scenario("federation.rounds=1"), "tests.helpers.tiny:Nobody", dataset=tiny_dataset())
     assert run.rounds["participants"].tolist() == [0]
     assert run.summary["energy_j"] == 0.0
     assert run.summary["mean_bits"] is None
@@ -48,7 +50,7 @@ def test_an_empty_round_keeps_the_model_and_costs_nothing() -> None:
 
 def test_lost_uploads_are_paid_for_and_not_aggregated() -> None:
     """Principle at 16 bits: nobody makes the deadline, so the model stays and the energy is spent."""
-    run = qccf.simulate(
+    run = simulate(
         tiny_scenario("principle.initial_bits=16", "radio.gain_db=-8", "federation.rounds=2"),
         "principle",
         dataset=tiny_dataset(),
@@ -62,7 +64,7 @@ def test_lost_uploads_are_paid_for_and_not_aggregated() -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_codec_trains(codec: str) -> None:
-    run = qccf.simulate(tiny_scenario(f"codec.name={codec}"), "qccf", dataset=tiny_dataset())
+    run = simulate(tiny_scenario(f"codec.name={codec}"), "qccf", dataset=tiny_dataset())
     assert run.summary["codec"] == codec
     assert run.summary["test_accuracy"] > 0.4
     sent = run.clients[run.clients["arrived"]]
@@ -86,7 +88,7 @@ def test_an_upload_that_turns_out_too_large_misses_its_deadline() -> None:
     """Everybody plans for a quarter of what it sends, at a frequency that leaves no room for more."""
     codec, paper = "codec.name=tests.helpers.tiny:Optimist", "control.form=paper"
     scenario = tiny_scenario(codec, paper, "federation.rounds=3", "radio.bandwidth_hz=1e4")
-    run = qccf.simulate(scenario, "qccf", dataset=tiny_dataset())
+    run = simulate(scenario, "qccf", dataset=tiny_dataset())
     late = run.clients[run.clients["missed"]]
     assert len(late) > 0
     assert (late["payload_bits"] > 3 * late["expected_bits"]).all()
@@ -97,7 +99,7 @@ def test_an_upload_that_turns_out_too_large_misses_its_deadline() -> None:
 
 
 def test_the_floor_is_computing_alone_by_those_who_took_part() -> None:
-    run = qccf.simulate(tiny_scenario("radio.num_channels=2"), "qccf", dataset=tiny_dataset())
+    run = simulate(tiny_scenario("radio.num_channels=2"), "qccf", dataset=tiny_dataset())
     d = tiny_scenario().device
     sizes = run.clients["dataset_size"][run.clients["participated"]]
     assert 0 < len(sizes) < len(run.clients)
@@ -106,16 +108,14 @@ def test_the_floor_is_computing_alone_by_those_who_took_part() -> None:
 
 
 def test_evaluation_can_be_rarer_but_the_last_round_counts() -> None:
-    run = qccf.simulate(tiny_scenario("evaluation.every=3"), "qccf", dataset=tiny_dataset())
+    run = simulate(tiny_scenario("evaluation.every=3"), "qccf", dataset=tiny_dataset())
     seen = run.rounds["test_accuracy"].notna()
     assert (run.rounds["round"][seen] + 1).tolist() == [3, 6, 8]
 
 
 def test_callbacks_see_every_round() -> None:
     seen = []
-    qccf.simulate(
-        tiny_scenario(), "qccf", dataset=tiny_dataset(), callbacks=[lambda p: seen.append(p.ledger.last["round"])]
-    )
+    simulate(tiny_scenario(), "qccf", dataset=tiny_dataset(), callbacks=[lambda p: seen.append(p.ledger.last["round"])])
     assert seen == list(range(8))
 
 
@@ -132,7 +132,7 @@ def test_the_folder_can_be_read_back_and_run_again(tmp_path: Path) -> None:
 
 
 def test_seeds_differ() -> None:
-    first, second = (qccf.simulate(tiny_scenario(), "qccf", seed=s, dataset=tiny_dataset()) for s in (0, 1))
+    first, second = (simulate(tiny_scenario(), "qccf", seed=s, dataset=tiny_dataset()) for s in (0, 1))
     assert first.summary["energy_j"] != second.summary["energy_j"]
 
 
@@ -146,13 +146,33 @@ def test_precision_and_device() -> None:
 
 
 def test_a_codec_of_ones_own() -> None:
-    name = "codec.name=examples.custom_codec:HalfFloats"
-    run = qccf.simulate(tiny_scenario(name, "radio.bandwidth_hz=3e5"), "qccf", dataset=tiny_dataset())
-    assert run.summary["test_accuracy"] > 0.4
-    assert (run.clients["payload_bits"][run.clients["arrived"]] == 16 * 650).all()
+    name = "codec.name=examples.custom_codec:Signs"
+    run = simulate(tiny_scenario(name), "qccf", dataset=tiny_dataset())
+    assert run.summary["test_accuracy"] > 0.3
+    assert run.clients["arrived"].mean() > 0.9
+    assert (run.clients["payload_bits"][run.clients["arrived"]] == 650 + 2 * 32).all()
+
+
+class Large(Signs):
+    """A codec whose smallest upload is a megabit."""
+
+    def __init__(self, num_parameters, layer_sizes):
+        super().__init__(num_parameters, layer_sizes)
+        self.least_upload_bits = 1e6
+
+
+@pytest.mark.parametrize("model", ["tests.helpers.tiny:Tiny", "tests.helpers.own_models:Normed"])
+def test_a_codec_whose_smallest_upload_never_arrives_is_refused_with_a_remedy(model: str) -> None:
+    """It used to be accepted: nobody trained, at no energy."""
+    settings = [f"codec.name={__name__}:Large", f"learning.model={model}"]
+    with pytest.raises(InfeasibleError, match=r"smallest upload of codec '.*:Large' \(1,00[01],") as caught:
+        simulate(tiny_scenario(*settings), "qccf", dataset=tiny_dataset())
+    enough = re.findall(r"radio\.bandwidth_hz = ([\d.e+]+)", str(caught.value))[-1]
+    bandwidth = f"radio.bandwidth_hz={float(enough)}"
+    build_world(with_counted_parameters(tiny_scenario(*settings, bandwidth), always=True), 0)
 
 
 def test_a_size_that_does_not_grow_with_the_bits_must_be_listed() -> None:
     name = "codec.name=tests.conformance.test_codecs:AsItIs"
     with pytest.raises(ConfigError, match=r"states 0·q \+ 20800 bits, but an affine size grows"):
-        qccf.simulate(tiny_scenario(name), "qccf", dataset=tiny_dataset())
+        simulate(tiny_scenario(name, "radio.bandwidth_hz=3e5"), "qccf", dataset=tiny_dataset())

@@ -16,7 +16,6 @@ from qccf.settings.loading import (
     scenario_from_dict,
     with_settings,
 )
-from qccf.settings.schema import PAPERS_CODEC
 
 Kind = Literal["train", "plan", "measure"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -50,7 +49,7 @@ def load_grid(path: Path) -> Grid:
     count = math.prod(len(axis) for axis in axes)
     if count > MAX_RUNS:
         raise ConfigError(f"{path}: the grid makes {count:,} runs, more than {MAX_RUNS:,}: shorten its lists.")
-    scenarios = tuple(_scenario(base, changes, kind) for changes in itertools.product(*axes))
+    scenarios = tuple(_scenario(base, changes) for changes in itertools.product(*axes))
     require_distinct(scenarios)
     return Grid(kind, scenarios)
 
@@ -99,18 +98,11 @@ def _axis(key: str, values: Any) -> list[dict[str, Any]]:
     return [{_setting(key): value} for value in values]
 
 
-def _scenario(base: dict[str, Any], changes: tuple[dict[str, Any], ...], kind: Kind) -> Scenario:
+def _scenario(base: dict[str, Any], changes: tuple[dict[str, Any], ...]) -> Scenario:
     together = {path: value for change in changes for path, value in change.items()}
     scenario = scenario_from_dict(with_settings(base, together))
     refuse_unused(scenario, together)
-    if kind == "train":
-        return scenario
-    if "name" in scenario.codec.model_fields_set and scenario.codec.name != PAPERS_CODEC:
-        raise ConfigError(
-            f"codec = {scenario.codec.name!r} needs training; runs without training use {PAPERS_CODEC!r}: "
-            'set kind = "train", or leave out the codec.'
-        )
-    return scenario.replaced(codec={"name": PAPERS_CODEC})
+    return scenario
 
 
 def require_distinct(scenarios: tuple[Scenario, ...]) -> None:

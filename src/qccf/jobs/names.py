@@ -7,8 +7,12 @@ from qccf.settings.loading import Scenario, run_digest
 
 def run_name(scenario: Scenario) -> str:
     """Policy, codec, seed and a digest of the settings: readable, and different for different settings."""
-    policy, seed = scenario.policy.name, scenario.federation.seed
-    return f"{file_name(policy)}-{file_name(scenario.codec.name)}-seed{seed}-{run_digest(scenario)[:12]}"
+    return f"{readable_name(scenario)}-{run_digest(scenario)[:12]}"
+
+
+def readable_name(scenario: Scenario) -> str:
+    """Policy, codec and seed."""
+    return f"{file_name(scenario.policy.name)}-{file_name(scenario.codec.name)}-seed{scenario.federation.seed}"
 
 
 def file_name(text: str) -> str:

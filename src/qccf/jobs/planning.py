@@ -10,12 +10,10 @@ from qccf.core.contracts import Decision, Observation, Outcome, Policy, PolicySt
 from qccf.jobs.names import run_name
 from qccf.jobs.queue import Job, OnStep
 from qccf.rounds.run_folder import write_run
-from qccf.rounds.setup import build_rules, scenario_codec
-from qccf.rounds.sources import StatisticsModel
+from qccf.rounds.sources import statistics_source
 from qccf.rounds.world import build_world
-from qccf.runtimes.planner import plan_run, run_rounds
+from qccf.runtimes.planner import plan_run, planned_rules, run_rounds
 from qccf.settings.loading import Scenario, load_scenario
-from qccf.settings.schema import PAPERS_CODEC
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +28,9 @@ class PlanJob(Job):
             _warm_up(self.scenario)
         before = peak_memory_bytes() if self.measured else 0
         world = build_world(self.scenario, self.scenario.federation.seed)
-        rules = build_rules(self.scenario, scenario_codec(self.scenario))
+        rules = planned_rules(self.scenario)
         timed = _TimedPolicy(rules.policy)
-        source = StatisticsModel(self.scenario, world.dataset_sizes)
+        source = statistics_source(self.scenario, world.dataset_sizes)
         run = run_rounds(world, replace(rules, policy=timed), source, self.scenario, on_step)
         if self.measured:
             run.round_columns["decision_s"] = np.array(timed.seconds)
@@ -70,7 +68,7 @@ def plan_job(scenario: Scenario, runs: Path, *, measured: bool = False) -> PlanJ
     clients, channels = scenario.federation.num_clients, scenario.radio.num_channels
     return PlanJob(
         label=(
-            f"{scenario.policy.name}, {clients} clients, {channels} channels, "
+            f"{scenario.policy.name}, codec {scenario.codec.name}, {clients} clients, {channels} channels, "
             f"β {scenario.data.dataset_size_std:g}, {scenario.weight_label}, "
             f"seed {scenario.federation.seed}"
         ),
@@ -84,8 +82,9 @@ def plan_job(scenario: Scenario, runs: Path, *, measured: bool = False) -> PlanJ
 
 def _warm_up(scenario: Scenario) -> None:
     """Decide a round of ten clients with the same policy, so that libraries are loaded before the measurement."""
-    kept = {name: getattr(scenario, name) for name in ("policy", "control", "principle", "no_quantization")}
-    small = load_scenario("quick", ["federation.rounds=1", f"codec.name={PAPERS_CODEC}"]).model_copy(update=kept)
+    sections = ("policy", "codec", "statistics", "control", "principle", "no_quantization")
+    kept = {name: getattr(scenario, name) for name in sections}
+    small = load_scenario("quick", ["federation.rounds=1"]).model_copy(update=kept)
     plan_run(build_world(small, 0), small.policy.name)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 
 from qccf.core.errors import QccfError
+from qccf.core.failures import plugin_failure
 from qccf.core.files import write_text_whole
 
 FAILED = "failed.txt"
@@ -204,6 +205,9 @@ def try_job(job: Job, folder: Path, on_step: OnStep) -> Failure | None:
         return Failure(str(error), final=True)
     except Exception as error:  # one broken job must not end the others
         write_text_whole(folder / FAILED, traceback.format_exc())
-        return Failure(f"{type(error).__name__}: {error} (more in {job.folder / FAILED})")
+        more = f"(more in {job.folder / FAILED})"
+        if users := plugin_failure(error):
+            return Failure(f"{users} {more}", final=not isinstance(error, OSError | MemoryError))
+        return Failure(f"{type(error).__name__}: {error} {more}")
     (folder / FAILED).unlink(missing_ok=True)
     return None

@@ -51,6 +51,11 @@ class SweepTables:
             write_whole(self._out / RESULTS, lambda path: results.to_parquet(path, index=False))
         self._written = time.monotonic()
 
+    def rows(self, *, full: bool = False) -> list[dict[str, Any]]:
+        """One row per finished run, in the order of the grid; in full with every round."""
+        rounds = {index: table.to_dict(orient="list") for index, table in self._rounds.items()} if full else {}
+        return [row | ({"per_round": rounds[index]} if full else {}) for index, row in sorted(self._rows.items())]
+
     def health_sentences(self) -> list[str]:
         """What is wrong with the runs, one sentence per kind of finding."""
         return gathered([("", self._rows[index]["run"], found) for index, found in sorted(self._findings.items())])

@@ -1,5 +1,6 @@
 """A training run as a job."""
 
+import json
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
@@ -8,7 +9,7 @@ from pathlib import Path
 from qccf.jobs.names import run_name
 from qccf.jobs.queue import Job, OnStep
 from qccf.learning.datasets import Dataset, load_dataset
-from qccf.rounds.run_folder import read_summary
+from qccf.rounds.run_folder import is_finished
 from qccf.runtimes.simulator import RoundEvent, resolved_scenario, simulate
 from qccf.settings.loading import Scenario
 
@@ -22,8 +23,7 @@ class TrainingJob(Job):
     tensorboard: bool = False
 
     def is_finished(self) -> bool:
-        summary = read_summary(self.folder) or {}
-        return bool(summary.get("finished")) and summary.get("rounds") == self.steps
+        return is_finished(self.folder, self.steps)
 
     def run(self, folder: Path, on_step: OnStep) -> None:
         def after_round(event: RoundEvent) -> None:
@@ -37,7 +37,7 @@ class TrainingJob(Job):
         scenario = self.scenario
         if scenario.data.fallbacks:  # a node with its own data decides which dataset it has
             scenario = resolved_scenario(scenario, self.data_dir, self._warn)
-        dataset = cached_dataset(scenario.data.dataset, self.data_dir)
+        dataset = cached_dataset(scenario.data.dataset, self.data_dir, json.dumps(scenario.data.options))
         run = simulate(scenario, out=folder, dataset=dataset, callbacks=callbacks, warn=self._warn)
         if not run.finished:
             raise KeyboardInterrupt
@@ -72,6 +72,6 @@ def training_job(
 
 
 @lru_cache(maxsize=2)
-def cached_dataset(name: str, folder: Path) -> Dataset:
-    """The dataset; jobs that run in the same process share it."""
-    return load_dataset(name, folder, seed=0)
+def cached_dataset(name: str, folder: Path, options: str = "{}") -> Dataset:
+    """The dataset with its options as JSON; jobs that run in the same process share it."""
+    return load_dataset(name, folder, seed=0, options=json.loads(options))

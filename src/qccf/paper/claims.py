@@ -18,7 +18,10 @@ from qccf.settings.schema import PAPERS_CODEC
 
 @dataclass(frozen=True)
 class Claim:
-    """`measure` gets the runs of one task; `paper` is the paper's number, empty if it gives none."""
+    """`measure` gets the runs of one task; `paper` is the paper's number in words, empty if it gives none.
+
+    `papers_value` is that number where it can stand beside ours, in the unit of the estimates.
+    """
 
     key: str
     words: str
@@ -27,6 +30,7 @@ class Claim:
     chart: str
     measure: Callable[[Family], list[Finding]]
     rule: str
+    papers_value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,7 @@ CLAIMS: tuple[Claim, ...] = (
         "policies",
         partial(measured.saving, "principle"),
         _SAVING_RULE,
+        measured.PAPERS_SAVINGS["principle"],
     ),
     Claim(
         "saves-same-size",
@@ -110,6 +115,7 @@ CLAIMS: tuple[Claim, ...] = (
         "policies",
         partial(measured.saving, "same-size"),
         _SAVING_RULE,
+        measured.PAPERS_SAVINGS["same-size"],
     ),
     Claim(
         "beta",

@@ -12,7 +12,7 @@ from qccf.core.errors import ConfigError
 from qccf.jobs.training import TrainingJob, training_job
 from qccf.learning.datasets import DataError, available_dataset
 from qccf.paper.studies import FACTORS
-from qccf.policies.registry import POLICIES
+from qccf.policies.registry import PAPERS_POLICIES
 from qccf.settings.loading import Scenario, load_scenario
 from qccf.settings.schema import PAPERS_CODEC
 
@@ -127,6 +127,7 @@ def task_scenario(
         "control.form=paper",
         f"control.paper.energy_weight={weight!r}",
         f"codec.name={PAPERS_CODEC}",
+        "statistics.model=constant",
         f"evaluation.samples={scale.evaluation_samples}",
         *overrides,
     ]
@@ -193,4 +194,4 @@ def _cases(figure: str, task: Task, scale: Scale) -> list[tuple[float, float, st
         place = task.energy_weights.index(task.energy_weight)
         tried = task.energy_weights if scale.every_energy_weight else task.energy_weights[place - 1 : place + 2]
         return [(BETAS[0], weight, "qccf") for weight in tried]
-    return [(beta, task.energy_weight, policy) for beta in BETAS for policy in POLICIES]
+    return [(beta, task.energy_weight, policy) for beta in BETAS for policy in PAPERS_POLICIES]

@@ -29,12 +29,14 @@ class Setting:
 
     @property
     def beta_label(self) -> str:
-        if self.mean_size == PAPERS_MEAN_SIZE:
-            return f"β = {self.beta:g}"
-        for beta in (150.0, 300.0):
-            if self.is_papers(beta):
-                return f"β = {beta:g}, scaled"
-        return f"β = {self.beta:g} of {self.mean_size:g}"
+        """The β that was run, whatever the mean size."""
+        return f"β = {self.beta:g}"
+
+    @property
+    def papers_beta(self) -> float | None:
+        """The paper's β in proportion to which this one was chosen, if it is another number."""
+        scaled = self.mean_size != PAPERS_MEAN_SIZE
+        return next((beta for beta in (150.0, 300.0) if scaled and self.is_papers(beta)), None)
 
 
 def setting_of(run: Run) -> Setting:
@@ -89,6 +91,21 @@ class Family:
         several = [s for s in self.settings() if len(self.labels(s)) > 1]
         return several or self.settings()
 
+    def main_setting(self) -> Setting:
+        """The setting with the most kinds of runs; of several, the last, which has the largest β."""
+        return max(self.comparisons(), key=lambda setting: (len(self.labels(setting)), setting))
+
+    @property
+    def papers_form(self) -> bool:
+        """Whether the controller has the paper's form, whose energy weight is V."""
+        return self.scenario.control.form == "paper"
+
+    def weight_label(self, setting: Setting) -> str:
+        return f"{'V =' if self.papers_form else 'energy weight'} {setting.energy_weight:g}"
+
+    def setting_title(self, setting: Setting) -> str:
+        return f"{self.title}, {setting.beta_label}, {self.weight_label(setting)}"
+
     def weights(self) -> list[Setting]:
         """The settings of one β at which QCCF ran with several V; empty if there is none."""
         mine = [s for s in self.settings() if self.of(s, "qccf")]
@@ -104,9 +121,14 @@ class Family:
         return record.policy if len(codecs) == 1 else f"{record.policy}, {record.codec}"
 
     def labels(self, setting: Setting) -> list[str]:
-        found = [self.label(record) for record in self.records if setting_of(record) == setting]
+        """The kinds of runs with that setting: policies in the order of the registry, then users' own, then codecs."""
         order = list(POLICIES)
-        return sorted(set(found), key=lambda name: (order.index(name) if name in order else len(order), name))
+        found = {
+            self.label(run): (order.index(run.policy) if run.policy in order else len(order), run.policy, run.codec)
+            for run in self.records
+            if setting_of(run) == setting
+        }
+        return sorted(found, key=found.__getitem__)
 
     def of(self, setting: Setting, label: str) -> list[Run]:
         """The runs of one label, by seed."""

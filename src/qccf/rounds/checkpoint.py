@@ -1,7 +1,8 @@
 """Checkpoints: everything that a round passes to the next, and the ledger so far.
 
 A checkpoint is one .npz file without pickles. It holds a fingerprint of its run and a checksum over all its arrays. It
-is written whole or not at all, and the previous one is kept.
+is written whole or not at all, and the previous one is kept. Checkpoints of other runs in the same folder are neither
+used nor removed.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qccf.core.contracts import Statistics
-from qccf.core.errors import CheckpointError, RunFolderError
+from qccf.core.errors import CheckpointError, ForeignCheckpointError, RunFolderError
 from qccf.core.files import write_whole
 from qccf.rounds.ledger import Columns, Ledger
 from qccf.rounds.round import ServerState
@@ -23,10 +24,12 @@ from qccf.rounds.round import ServerState
 KEPT = 2
 FORMAT = 2
 """Raised whenever a checkpoint of the version before can no longer be read."""
+UNREADABLE = (OSError, ValueError, KeyError, AttributeError, EOFError, zipfile.BadZipFile)
+"""What reading a file raises that is not a whole checkpoint."""
 
 
 def save(folder: Path, state: ServerState, ledger: Ledger, fingerprint: str) -> Path:
-    """Write the checkpoint of a round and remove all but the last ones."""
+    """Write the checkpoint of a round and remove this run's checkpoints of earlier rounds, except the last ones."""
     assert state.weights is not None
     known = {one.name: getattr(state.statistics, one.name) for one in fields(Statistics)}
     arrays: dict[str, NDArray[Any]] = {
@@ -50,8 +53,9 @@ def save(folder: Path, state: ServerState, ledger: Ledger, fingerprint: str) -> 
 
     write_whole(path, write)
     earlier = sorted(old for old in folder.glob("round-*.npz") if old.name <= path.name)
-    for old in earlier[:-KEPT]:  # later ones belong to another run: they must not displace this one
-        old.unlink()
+    for old in earlier[:-KEPT]:
+        if _fingerprint_of(old) == fingerprint:
+            old.unlink()
     return path
 
 
@@ -62,7 +66,7 @@ def load(path: Path, fingerprint: str) -> tuple[ServerState, Ledger]:
             arrays = {name: file[name] for name in file.files}
         checksum = arrays.pop("checksum").tobytes()
         header = json.loads(arrays["header"].tobytes())
-    except (OSError, ValueError, KeyError, AttributeError, EOFError, zipfile.BadZipFile):
+    except UNREADABLE:
         raise CheckpointError(f"{path.name} is cut short or damaged.") from None
     if checksum != _digest(arrays):
         raise CheckpointError(f"{path.name} is damaged: its checksum does not match.")
@@ -72,7 +76,7 @@ def load(path: Path, fingerprint: str) -> tuple[ServerState, Ledger]:
             "the run with that version, or start it again in another folder."
         )
     if header["fingerprint"] != fingerprint:
-        raise CheckpointError(f"{path.name} belongs to another config, policy or seed.")
+        raise ForeignCheckpointError(f"{path.name} belongs to another config, policy or seed.")
     tables: dict[str, Columns] = {"rounds": {}, "clients": {}, "statistics": {}, "known": {}}
     for name, column in arrays.items():
         table, slash, key = name.partition("/")
@@ -84,15 +88,35 @@ def load(path: Path, fingerprint: str) -> tuple[ServerState, Ledger]:
 
 
 def latest(folder: Path, fingerprint: str) -> tuple[tuple[ServerState, Ledger] | None, list[str]]:
-    """The newest usable checkpoint, and one sentence for each newer one that cannot be used."""
-    complaints: list[str] = []
+    """This run's newest usable checkpoint, and one sentence for each newer one of its own that is damaged.
+
+    Without a usable one there is a sentence for every checkpoint in the folder.
+    """
+    damaged: list[str] = []
+    foreign: list[str] = []
     for path in sorted(folder.glob("round-*.npz"), reverse=True):
         try:
             found = load(path, fingerprint)
-            return found, [f"{sentence} {path.name} is used instead." for sentence in complaints]
+            return found, [f"{sentence} {path.name} is used instead." for sentence in damaged]
+        except ForeignCheckpointError as error:
+            foreign.append(str(error))
         except CheckpointError as error:
-            complaints.append(str(error))
-    return None, [f"{sentence} The run starts from its first round." for sentence in complaints]
+            damaged.append(str(error))
+    return None, [f"{sentence} The run starts from its first round." for sentence in damaged] + foreign
+
+
+def holds_foreign(folder: Path, fingerprint: str) -> bool:
+    """Whether the folder holds a checkpoint of another run."""
+    return any(_fingerprint_of(path) not in (None, fingerprint) for path in folder.glob("round-*.npz"))
+
+
+def _fingerprint_of(path: Path) -> str | None:
+    """The run that a checkpoint belongs to; None if it is damaged."""
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            return str(json.loads(file["header"].tobytes())["fingerprint"])
+    except (*UNREADABLE, TypeError):
+        return None
 
 
 def _digest(arrays: dict[str, NDArray[Any]]) -> bytes:

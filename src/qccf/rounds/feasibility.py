@@ -1,7 +1,7 @@
 """Checks before anything runs that some client can ever upload within the deadline.
 
-Every client is assumed to have fading that only one draw in a million exceeds, its highest frequency, and one bit per
-parameter. If no client meets the deadline even then, no round can ever have a participant.
+Every client is assumed to have fading that only one draw in a million exceeds, its highest frequency, and the smallest
+upload that its codec can make. If no client meets the deadline even then, no round can ever have a participant.
 """
 
 from dataclasses import replace
@@ -12,26 +12,40 @@ from qccf.core.contracts import FloatArray
 from qccf.core.errors import InfeasibleError
 from qccf.core.units import db_to_linear, linear_to_db
 from qccf.devices.cost import training_cycles
-from qccf.quantization.costs import overhead_bits, slope_bits
+from qccf.quantization.buffers import with_buffers
+from qccf.quantization.protocol import Codec
+from qccf.quantization.registry import build_codec
 from qccf.settings.schema import MAX_DEADLINE_S, MAX_GAIN_DB, Scenario
 from qccf.wireless.cell import Cell
 from qccf.wireless.fading import rician_power_quantile
 
 RARE = 1e-6
 
-TWO_BITS_AT_LEAST = ("model", "update", "block", "update+block")
-"""Codecs that send at least a sign and one bit per parameter."""
-
 ANY_UPLOAD_BITS = 64.0
-"""Other codecs: before they run it is only known that an upload has a range and a size."""
+"""Of a codec that states nothing it is only known before it runs that an upload has a range and a size."""
+
+
+def least_upload_bits(codec: Codec | None) -> float:
+    """The size of the smallest upload: with one bit where it is affine in q, else the codec's `least_upload_bits`."""
+    if codec is not None and codec.affine:
+        return codec.bits_per_index + codec.overhead_bits
+    return float(getattr(codec, "least_upload_bits", ANY_UPLOAD_BITS))
+
+
+def _codec(scenario: Scenario) -> Codec | None:
+    """The scenario's codec; None while its model is not counted."""
+    count = scenario.learning.num_parameters
+    if count == 0:
+        return None
+    codec = build_codec(scenario.codec.name, count, [count], **scenario.codec.options)
+    return with_buffers(codec, count, scenario.learning.num_buffers)
 
 
 def needed_rates_bps(scenario: Scenario, dataset_sizes: FloatArray) -> FloatArray:
     """The rate at which the smallest upload meets the deadline at the highest frequency; infinite if none does."""
     constants = scenario.constants()
     time_left_s = constants.deadline_s - training_cycles(dataset_sizes, constants) / constants.frequency_max_hz
-    whole = scenario.codec.name in TWO_BITS_AT_LEAST
-    bits = slope_bits(constants) + overhead_bits(constants) if whole else ANY_UPLOAD_BITS
+    bits = least_upload_bits(_codec(scenario))
     return np.where(time_left_s > 0.0, bits / np.where(time_left_s > 0.0, time_left_s, 1.0), np.inf)
 
 
@@ -64,9 +78,13 @@ def require_feasible(scenario: Scenario, cell: Cell, dataset_sizes: FloatArray) 
 
 
 def _smallest(scenario: Scenario) -> str:
-    if scenario.codec.name in TWO_BITS_AT_LEAST:
+    """The smallest upload in words."""
+    codec = _codec(scenario)
+    if codec is not None and codec.affine:
         return f"one bit for each of {scenario.learning.num_parameters:,} parameters"
-    return f"an upload of {ANY_UPLOAD_BITS:g} bits"
+    if not hasattr(codec, "least_upload_bits"):
+        return f"an upload of {ANY_UPLOAD_BITS:g} bits"
+    return f"the smallest upload of codec {scenario.codec.name!r} ({least_upload_bits(codec):,.0f} bits)"
 
 
 def _loss_db(scenario: Scenario, distance_m: float) -> float:

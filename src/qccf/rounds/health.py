@@ -10,9 +10,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from qccf.control.scale_free_form import TOLERATED_NOISE
 from qccf.core.contracts import BoolArray, FloatArray, IntArray
 from qccf.rounds.ledger import Columns
-from qccf.settings.schema import Scenario
+from qccf.settings.schema import DEFAULT_CODEC, Scenario
 
 LEAST_ABLE_SHARE = 0.5
 """Only a client that could upload in this share of the rounds counts as left out."""
@@ -25,6 +26,9 @@ TURNS_TO_JUDGE = 5.0
 
 MOST_ERROR_RATIO = 1.1
 """The mean error of the aggregates may exceed its budget by this factor."""
+
+MOST_EARLY_ERROR_RATIO = 2.0
+"""The same in a run of fewer than `ROUNDS_TO_JUDGE` rounds, in which the price of error has not settled."""
 
 ROUNDS_TO_JUDGE = 20
 """Queues and bits are judged only in runs of at least this many rounds."""
@@ -43,6 +47,9 @@ OSCILLATION_BITS = 1.0
 
 OSCILLATION_CORRELATION = -0.5
 """… and the correlation of the bits of successive rounds is below this. Fading alone has 0, a strict alternation -1."""
+
+MOST_NOISE = 10.0
+"""Aggregates may err by this many times what learning tolerates before uploads of one bit are reported."""
 
 MOST_FORECAST_ERROR = 0.2
 """The median relative difference of the size of an upload from its forecast."""
@@ -66,6 +73,7 @@ Kind = Literal[
     "bits-at-one",
     "bits-at-most",
     "oscillating-bits",
+    "one-bit-links",
     "forecast-too-small",
     "forecast-wrong",
     "lost-uploads",
@@ -144,10 +152,14 @@ class _Tables:
         ratios = ratios[~np.isnan(ratios)]
         return float(ratios.mean()) if len(ratios) else None
 
+    @property
+    def most_error_ratio(self) -> float:
+        return MOST_ERROR_RATIO if self.num_rounds >= ROUNDS_TO_JUDGE else MOST_EARLY_ERROR_RATIO
+
     def exceeds_budget(self, part: slice = slice(None)) -> float:
         """The mean error over budget in these rounds if it is above its limit, else 0."""
         ratio = self.error_ratio(part)
-        return ratio if ratio is not None and ratio > MOST_ERROR_RATIO else 0.0
+        return ratio if ratio is not None and ratio > self.most_error_ratio else 0.0
 
     @property
     def last_half(self) -> slice:
@@ -270,7 +282,7 @@ def _error_budget(tables: _Tables) -> Iterable[Finding]:
         yield Finding(
             "error-budget",
             f"the error of the aggregates was {ratio:.3g} times its budget on average, above "
-            f"{MOST_ERROR_RATIO:g}: {tables.larger_budget}.",
+            f"{tables.most_error_ratio:g}: {tables.larger_budget}.",
         )
 
 
@@ -338,6 +350,32 @@ def _bits(tables: _Tables) -> Iterable[Finding]:
             "oscillating-bits",
             f"bits jumped up and down by {OSCILLATION_BITS:g} or more in {share:.0%} of the rounds of the last half, "
             f"above 50%: {tables.remedy(f'raise control.slack = {tables.scenario.control.slack:g}')}.",
+        )
+
+
+def _one_bit_links(tables: _Tables) -> Iterable[Finding]:
+    """Links that carry one bit per parameter and no more, where one bit is far too little.
+
+    The error budget cannot tell: it is a multiple of the least error that such links carry, so they meet it.
+    """
+    late, scenario = tables.last_half, tables.scenario
+    on, errors = tables.on[late], tables.rounds["aggregate_error"][late]
+    bits, most, norms_sq = (tables.by_round(name)[late] for name in ("num_bits", "most_bits", "gradient_norm_sq"))
+    if tables.num_rounds < ROUNDS_TO_JUDGE or not on.any() or scenario.policy.name == "no-quantization":
+        return
+    share = float(((bits == 1) & (most <= 1))[on].mean())
+    learning = scenario.learning
+    update_sq = (learning.learning_rate * learning.local_updates) ** 2 * np.median(norms_sq, axis=1)
+    known = np.isfinite(errors) & (update_sq > 0.0)
+    weight = scenario.control.energy_weight if tables.scale_free else 1.0
+    noise = float((errors[known] / (TOLERATED_NOISE * weight * update_sq[known])).mean()) if known.any() else 0.0
+    if share >= 0.5 and noise > MOST_NOISE:
+        smaller = f'use codec.name = "{DEFAULT_CODEC}", or ' if scenario.codec.name != DEFAULT_CODEC else ""
+        yield Finding(
+            "one-bit-links",
+            f"{share:.0%} of the uploads of the last half had 1 bit per parameter, because their links carry no more "
+            f"in time, and the aggregates erred by {noise:.3g} times what learning tolerates, above {MOST_NOISE:g}: "
+            f"{smaller}raise device.deadline_s or radio.bandwidth_hz.",
         )
 
 
@@ -420,6 +458,7 @@ CHECKS: tuple[Callable[[_Tables], Iterable[Finding]], ...] = (
     _error_budget,
     _queues,
     _bits,
+    _one_bit_links,
     _forecasts,
     _missed,
 )

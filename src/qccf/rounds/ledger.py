@@ -101,6 +101,10 @@ class Ledger:
         """Drop a round that was recorded but not completed."""
         del self._rounds[rounds:], self._clients[rounds:], self._statistics[rounds:]
 
+    def drop_last_evaluation(self) -> None:
+        """Make the last round one that was not evaluated."""
+        self._rounds[-1].update(test_accuracy=np.nan, test_loss=np.nan)
+
     def tables(self) -> dict[str, Columns]:
         """All three tables by name."""
         names = self._rounds[0] if self._rounds else {}
@@ -135,7 +139,7 @@ def _client_columns(
     on = decision.participates
     count = len(on)
     if decision.raw:
-        expected_bits = np.full(count, raw_payload_bits(constants.num_parameters))
+        expected_bits = np.full(count, raw_payload_bits(constants.num_parameters + constants.num_buffers))
     else:
         asked = np.maximum(decision.num_bits, 1)
         expected_bits = payload_bits(asked, np.arange(count), observation.statistics, constants)

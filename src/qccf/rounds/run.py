@@ -20,9 +20,10 @@ from qccf.settings.schema import Scenario
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """One policy in one world. `scenario` holds the policy, seed, codec and dataset that ran."""
 
@@ -33,6 +34,30 @@ class Run:
     statistics_columns: Columns = field(default_factory=dict)
     weights: Flat | None = None
     folder: Path | None = None
+
+    def __repr__(self) -> str:
+        accuracy = self.summary.get("test_accuracy")
+        learned = "" if accuracy is None else f", accuracy {accuracy:.1%}"
+        stopped = "" if self.finished else " so far"
+        return (
+            f"Run({self.policy}, codec {self.codec}, seed {self.seed}: rounds {self.num_rounds}{stopped}{learned}, "
+            f"energy {self.energy_j[-1]:.3g} J)"
+        )
+
+    def _repr_html_(self) -> str:
+        from qccf.rounds.runs import run_html
+
+        return run_html(self)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """One row per round."""
+        return self.rounds
+
+    def plot(self) -> "Figure":
+        """Accuracy and energy of a trained run; energy, bits and the cell of a planned one."""
+        from qccf.reports.figures.notebook import overview
+
+        return overview([self])
 
     @property
     def policy(self) -> str:
@@ -136,6 +161,12 @@ def run_labels(runs: Sequence[Run]) -> list[str]:
     policies, codecs = {run.policy for run in runs}, {run.codec for run in runs}
     several = len(policies) > 1 or len(codecs) == 1
     return [", ".join([run.policy] * several + [run.codec] * (len(codecs) > 1)) for run in runs]
+
+
+def codecs_of(runs: Sequence[Run]) -> str:
+    """The codecs of these runs, as a caption names them."""
+    names = list(dict.fromkeys(run.codec for run in runs))
+    return f"Codec{'s' * (len(names) > 1)} {', '.join(names)}"
 
 
 def health_sentences(runs: Sequence[Run]) -> list[str]:

@@ -20,7 +20,7 @@ from qccf.core.errors import QccfError, RunFolderError
 from qccf.core.files import write_text_whole, write_whole
 from qccf.rounds.ledger import Columns
 from qccf.rounds.run import Run
-from qccf.settings.loading import Scenario, load_scenario, scenario_to_toml
+from qccf.settings.loading import Scenario, load_scenario, run_digest, scenario_to_toml
 
 SCENARIO, SUMMARY = "scenario.toml", "summary.json"
 ROUNDS, CLIENTS, STATISTICS = "rounds.parquet", "clients.parquet", "statistics.parquet"
@@ -28,8 +28,11 @@ CHECKPOINTS, FIGURES = "checkpoints", "figures"
 
 
 def begin_run(folder: Path, scenario: Scenario) -> None:
-    """Write the settings, so that the run can be resumed."""
+    """Write the settings, so that the run can be resumed. A summary of fewer rounds is marked as unfinished."""
     write_text_whole(folder / SCENARIO, scenario_to_toml(scenario))
+    summary = read_summary(folder)
+    if summary is not None and summary.get("rounds") != scenario.federation.rounds and summary.get("finished"):
+        write_text_whole(folder / SUMMARY, json.dumps(summary | {"finished": False}, indent=2) + "\n")
 
 
 def write_run(folder: Path, run: Run) -> None:
@@ -66,6 +69,43 @@ def read_scenario(folder: Path, overrides: Iterable[str] = ()) -> Scenario:
     if not path.exists():
         raise RunFolderError(f"{folder} holds no run, because it has no {SCENARIO}.")
     return load_scenario(path, overrides, renamed=True)
+
+
+def held_run(folder: Path) -> Scenario | None:
+    """The settings of the run in a folder; None where there is no run."""
+    return read_scenario(folder) if (folder / SCENARIO).exists() else None
+
+
+def require_same_run(folder: Path, scenario: Scenario) -> None:
+    """Refuse a folder that holds a run of other settings; how a run is executed does not matter."""
+    held = held_run(folder)
+    if held is not None and run_digest(held) != run_digest(scenario):
+        raise RunFolderError(
+            f"{folder} holds another run ({settings_difference(held, scenario)}): name another folder with --out, or "
+            "replace that run with --force."
+        )
+
+
+def settings_difference(held: Scenario, wanted: Scenario) -> str:
+    """The first setting in which two runs differ."""
+    ours, theirs = _flat(wanted.model_dump()), _flat(held.model_dump())
+    unlike = [key for key in ours if ours[key] != theirs.get(key)]
+    skipped = ("execution.workers", "execution.checkpoint_every")
+    key = next((key for key in unlike if key not in skipped), "")
+    return f"{key} = {theirs.get(key)} there, {ours[key]} here" if key else "of other settings"
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
+def is_finished(folder: Path, rounds: int) -> bool:
+    """Whether the folder holds a run that has completed this number of rounds."""
+    summary = read_summary(folder) or {}
+    return bool(summary.get("finished")) and summary.get("rounds") == rounds
 
 
 def read_summary(folder: Path) -> dict[str, Any] | None:

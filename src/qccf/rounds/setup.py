@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from qccf.core.contracts import Constants, Policy
 from qccf.core.errors import ConfigError
 from qccf.policies.registry import POLICIES
+from qccf.quantization.buffers import with_buffers
 from qccf.quantization.protocol import Codec
 from qccf.quantization.registry import build_codec
 from qccf.rounds.round import RoundRules
@@ -19,11 +21,13 @@ def build_policy(name: str, scenario: Scenario, constants: Constants | None = No
     `constants` are the scenario's with the costs of its codec; without them the paper's quantizer is assumed.
     """
     entry = POLICIES.find(name)
-    section, options_type = getattr(entry, "section", ""), getattr(entry, "Options", None)
-    if section and options_type is not None and name in POLICIES:
-        options = option_values(options_type, getattr(scenario, section))
-    else:
-        options = {} if name in POLICIES else dict(scenario.policy.options)
+    options = dict(scenario.policy.options)
+    if name in POLICIES:
+        options = {}
+        for holder in (getattr(entry, "also", None), entry):
+            section, options_type = getattr(holder, "section", ""), getattr(holder, "Options", None)
+            if section and options_type is not None:
+                options |= option_values(options_type, getattr(scenario, section))
     rounds = scenario.federation.rounds
     policy: Policy = POLICIES.build(name, constants or scenario.constants(), rounds=rounds, **options)
     return policy
@@ -32,7 +36,8 @@ def build_policy(name: str, scenario: Scenario, constants: Constants | None = No
 def scenario_codec(scenario: Scenario, layer_sizes: Sequence[int] = ()) -> Codec:
     """The scenario's codec; without layer sizes the model counts as one layer."""
     count = scenario.learning.num_parameters
-    return build_codec(scenario.codec.name, count, list(layer_sizes) or [count], **scenario.codec.options)
+    codec = build_codec(scenario.codec.name, count, list(layer_sizes) or [count], **scenario.codec.options)
+    return with_buffers(codec, count, scenario.learning.num_buffers)
 
 
 def build_rules(scenario: Scenario, codec: Codec) -> RoundRules:
@@ -52,20 +57,24 @@ def coded_constants(scenario: Scenario, codec: Codec) -> Constants:
     return replace(scenario.constants(), bits_per_index=codec.bits_per_index, overhead_bits=codec.overhead_bits)
 
 
-def with_counted_parameters(scenario: Scenario, *, always: bool = False) -> Scenario:
-    """The scenario with its model's number of parameters, counted where it is not stated or `always`."""
+def with_counted_parameters(scenario: Scenario, *, always: bool = False, model: Any = None) -> Scenario:
+    """The scenario with the size of its model, counted where it is not stated or `always`.
+
+    `model` is the model itself where it was given in Python.
+    """
     if scenario.learning.num_parameters and not always:
         return scenario
+    learning = scenario.learning
     try:
-        from qccf.learning.models.registry import count_parameters
+        from qccf.learning.models.registry import count_values
 
-        num_parameters = count_parameters(scenario.learning.model)
+        size = count_values(learning.model if model is None else model, **learning.model_options)
     except ImportError:
         raise ConfigError(
-            f"the parameters of learning.model = {scenario.learning.model!r} are counted with torch, which is not "
+            f"the parameters of learning.model = {learning.model!r} are counted with torch, which is not "
             "installed: set learning.num_parameters, or pip install 'qccf[sim]'."
         ) from None
-    return scenario.replaced(learning={"num_parameters": num_parameters})
+    return scenario.replaced(learning={"num_parameters": size.parameters, "num_buffers": size.buffers})
 
 
 def check_scenario(scenario: Scenario) -> None:

@@ -1,4 +1,4 @@
-"""Sources of uploads that need no training: constant statistics, a trace, or a recorded run."""
+"""Sources of uploads that need no training: a bundled recording, constant statistics, a trace, or a recorded run."""
 
 import csv
 from collections.abc import Mapping
@@ -7,15 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
-from qccf.core.contracts import FloatArray, Statistics
+from qccf.core.contracts import Decision, FloatArray, Statistics
 from qccf.core.errors import ConfigError
 from qccf.learning.results import Flat, LocalStatistics
-from qccf.quantization.protocol import Forecast
+from qccf.quantization.protocol import Codec, Forecast
 from qccf.rounds.ledger import STATISTICS, Columns
+from qccf.rounds.recordings import CodecTables, Recording, bundled_recording, recording_name
 from qccf.rounds.round import OpenRound, ServerState
 from qccf.rounds.run import Run
 from qccf.rounds.uplink import Upload
-from qccf.settings.schema import Scenario
+from qccf.settings.schema import PAPERS_CODEC, Scenario
 
 TRACE_COLUMNS = ("gradient_norm_sq", "gradient_variance", "weight_range", "loss")
 TRACE_LIMIT = 1e6
@@ -38,13 +39,21 @@ class _WithoutTraining:
 
     def uploads(self, state: ServerState, opened: OpenRound) -> Mapping[int, Upload]:
         after, losses = self.known(state.round_index + 1), self.losses(state.round_index)
-        return {int(client): _upload(after, losses, int(client)) for client in np.flatnonzero(opened.to_train)}
+        sizes_bits = self.sizes_bits(state.round_index, opened.decision)
+        return {
+            int(client): _upload(after, losses, int(client), float(sizes_bits[client]))
+            for client in np.flatnonzero(opened.to_train)
+        }
+
+    def sizes_bits(self, round_index: int, decision: Decision) -> FloatArray:
+        """The sizes on the air of a round's uploads; NaN charges the size that was forecast."""
+        return np.full(len(decision.num_bits), np.nan)
 
     def evaluate(self, weights: Flat | None, round_index: int) -> tuple[float, float]:
         return np.nan, np.nan
 
 
-def _upload(after: Statistics, losses: FloatArray, client: int) -> Upload:
+def _upload(after: Statistics, losses: FloatArray, client: int, size_bits: float) -> Upload:
     statistics = LocalStatistics(
         float(after.gradient_norms_sq[client]),
         float(after.gradient_variances[client]),
@@ -56,7 +65,7 @@ def _upload(after: Statistics, losses: FloatArray, client: int) -> Upload:
         sizes = None if after.upload_bits is None else after.upload_bits[client]
         errors = None if after.upload_errors is None else after.upload_errors[client]
         forecast = Forecast(float(after.error_scales[client]), sizes, errors)
-    return Upload(None, np.nan, statistics, forecast)
+    return Upload(None, size_bits, statistics, forecast)
 
 
 class StatisticsModel(_WithoutTraining):
@@ -93,6 +102,90 @@ class StatisticsModel(_WithoutTraining):
         return values
 
 
+class BundledStatistics(_WithoutTraining):
+    """What a short real training measured, from a recording that comes with the package.
+
+    Values are interpolated between the rounds of the recording and held after the last. Clients take those of the
+    recorded clients in turn. Sizes and errors are scaled to the number of parameters. The server knows sizes with the
+    codec's safety margin; what is sent has the size without it.
+    """
+
+    def __init__(self, scenario: Scenario, dataset_sizes: FloatArray) -> None:
+        self.recording = bundled_recording(recording_name(scenario))
+        self._codec = priced_tables(self.recording, scenario)
+        self._sizes = dataset_sizes
+        self._clients = np.arange(len(dataset_sizes)) % self.recording.num_clients
+        self._scale = scenario.learning.num_parameters / self.recording.num_parameters
+        self._num_parameters = scenario.learning.num_parameters
+        self._margin = scenario.codec.safety_margin
+
+    def known(self, round_index: int) -> Statistics:
+        series, sizes_bits = self.recording.series, self._sizes_bits(round_index)
+        return Statistics(
+            dataset_sizes=self._sizes,
+            gradient_norms_sq=self._at(series["gradient_norm_sq"], round_index),
+            gradient_variances=self._at(series["gradient_variance"], round_index),
+            weight_ranges=self._at(series["weight_range"], round_index),
+            error_scales=self._at(self._codec.error_scales, round_index) * self._scale,
+            upload_bits=None if sizes_bits is None else sizes_bits * (1.0 + self._margin),
+            upload_errors=self._at(self._codec.errors, round_index) * self._scale,
+        )
+
+    def losses(self, round_index: int) -> FloatArray:
+        return self._at(self.recording.series["loss"], round_index + 1)
+
+    def sizes_bits(self, round_index: int, decision: Decision) -> FloatArray:
+        table = self._sizes_bits(round_index + 1)
+        if table is None or decision.raw:
+            return super().sizes_bits(round_index, decision)
+        return np.asarray(table[np.arange(len(table)), np.maximum(decision.num_bits, 1) - 1])
+
+    def _sizes_bits(self, round_index: int) -> FloatArray | None:
+        """Sizes [client, q - 1], which never fall as bits are added; None for a codec whose size is affine in q."""
+        per_parameter = self._codec.bits_per_parameter
+        if per_parameter is None:
+            return None
+        return np.maximum.accumulate(self._at(per_parameter, round_index), axis=1) * self._num_parameters
+
+    def _at(self, values: FloatArray, round_index: int) -> FloatArray:
+        """Values [round, client, …] at a round, one row per client."""
+        rounds = self.recording.rounds
+        after = min(int(np.searchsorted(rounds, round_index)), len(rounds) - 1)
+        before = max(after - 1, 0)
+        span = rounds[after] - rounds[before]
+        share = min((round_index - rounds[before]) / span, 1.0) if span else 0.0
+        return np.asarray((values[before] * (1.0 - share) + values[after] * share)[self._clients])
+
+
+def priced_tables(recording: Recording, scenario: Scenario) -> CodecTables:
+    """The recorded sizes and errors of the scenario's codec; refuses a codec that was not recorded."""
+    codec = scenario.codec
+    if codec.name not in recording.codecs or codec.options:
+        options = " with codec.options" if codec.name in recording.codecs else ""
+        raise ConfigError(
+            f"codec {codec.name!r}{options} is not in the recorded statistics ({', '.join(recording.codecs)}): train "
+            "it with `qccf run` and plan with --statistics-from RUN."
+        )
+    return recording.codecs[codec.name]
+
+
+def require_constant_price(scenario: Scenario, codec: Codec) -> None:
+    """Refuse a codec whose sizes depend on the data where the statistics are constants or a trace."""
+    if not codec.affine:
+        raise ConfigError(
+            f'statistics.model = "{scenario.statistics.model}" cannot price codec {scenario.codec.name!r}, whose sizes '
+            'depend on the data: set statistics.model = "recorded", plan with --statistics-from RUN, or use codec '
+            f"{PAPERS_CODEC!r}."
+        )
+
+
+def statistics_source(scenario: Scenario, dataset_sizes: FloatArray) -> "StatisticsModel | BundledStatistics":
+    """The source that the settings name."""
+    if scenario.statistics.model == "recorded":
+        return BundledStatistics(scenario, dataset_sizes)
+    return StatisticsModel(scenario, dataset_sizes)
+
+
 class RecordedStatistics(_WithoutTraining):
     """What a training run measured. A client that sat out in the recording keeps its last values.
 
@@ -119,9 +212,11 @@ class RecordedStatistics(_WithoutTraining):
         return np.asarray(self._losses[min(round_index, self._rounds - 1)])
 
 
-def check_trace(scenario: Scenario) -> None:
-    """Read the trace that the settings name, if any, so that a mistake in it is found early."""
-    StatisticsModel(scenario, np.ones(scenario.federation.num_clients))
+def check_statistics(scenario: Scenario, codec: Codec) -> None:
+    """Find mistakes in the statistics that the settings name early: a broken trace, or a codec without a price."""
+    if scenario.statistics.model != "recorded":
+        require_constant_price(scenario, codec)
+    statistics_source(scenario, np.ones(scenario.federation.num_clients))
 
 
 _Series = dict[tuple[str, int | None], tuple[FloatArray, FloatArray]]

@@ -46,11 +46,11 @@ def instructed_bits(decision: Decision, client: int) -> int:
     return RAW if decision.raw else int(decision.num_bits[client])
 
 
-def warm_up(codec: Codec, num_parameters: int) -> None:
+def warm_up(codec: Codec, num_values: int) -> None:
     """Use every part of the codec once, so that nothing is compiled or imported during a round."""
-    zeros = np.zeros(num_parameters, dtype=np.float32)
+    zeros = np.zeros(num_values, dtype=np.float32)
     codec.forecast(zeros)
-    codec.accumulate(codec.encode(zeros, 1, 0), 1, 0.0, np.zeros(num_parameters))
+    codec.accumulate(codec.encode(zeros, 1, 0), 1, 0.0, np.zeros(num_values))
 
 
 def coded_vector(codec: Codec, weights: Flat, received: Flat) -> Flat:

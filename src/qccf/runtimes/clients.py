@@ -9,22 +9,30 @@ import os
 import queue
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
 from qccf.core.contracts import FloatArray
 from qccf.core.errors import ConfigError
-from qccf.core.streams import stream
+from qccf.core.streams import key, stream
 from qccf.learning.datasets import Dataset
+from qccf.learning.losses import build_loss
 from qccf.learning.models.registry import build_model
+from qccf.learning.optimizers import optimizer_maker
 from qccf.learning.partition import partition
 from qccf.learning.results import Flat, LocalResult
-from qccf.learning.training import FlatModel, local_update, probe, score
+from qccf.learning.training import FlatModel, local_update, probe, score, sent_buffers
+from qccf.learning.transforms import build_transforms
 from qccf.settings.loading import Scenario
 
 T = TypeVar("T")
+
+Shapes = dict[str, tuple[int, ...]]
+
+TRIED_SAMPLES = 2
+"""Samples on which the output of a model is tried before a run."""
 
 EVALUATION_BATCH = 500
 """Fixed, so that sums do not depend on the number of workers."""
@@ -34,8 +42,12 @@ class Clients:
     """Trains, probes and evaluates. Use it as a context manager: inside, PyTorch computes each operation on one thread;
     afterwards the threads have ended and PyTorch's number of threads is what it was."""
 
-    def __init__(self, scenario: Scenario, dataset: Dataset, dataset_sizes: FloatArray, seed: int) -> None:
+    def __init__(
+        self, scenario: Scenario, dataset: Dataset, dataset_sizes: FloatArray, seed: int, *, model: Any = None
+    ) -> None:
+        """`model` is the model itself where the scenario cannot name it."""
         self.scenario = scenario
+        self._model = scenario.learning.model if model is None else model
         self.dataset = dataset
         self.seed = seed
         self.shares = partition(
@@ -54,9 +66,19 @@ class Clients:
         self.precision = resolve_precision(scenario.execution.precision, self.device)
         workers = scenario.execution.workers or os.cpu_count() or 1
         self.workers = 1 if self.device == "cuda" else min(workers, max(1, len(self.shares)))
+        learning = scenario.learning
+        self._loss = build_loss(learning.loss, learning.loss_options)
+        self._transforms = build_transforms(scenario.data.transform, dataset.train_images)
+        self._make_optimizer = optimizer_maker(
+            learning.optimizer,
+            learning_rate=learning.learning_rate,
+            momentum=learning.momentum,
+            weight_decay=learning.weight_decay,
+        )
         self._models: queue.SimpleQueue[FlatModel] = queue.SimpleQueue()
         for _ in range(self.workers):
             self._models.put(self._fresh_model())
+        self._check_output()
         self._pool = ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,))
         self._host_threads = torch.get_num_threads()
 
@@ -73,13 +95,15 @@ class Clients:
         """θ⁰, drawn from the seed."""
         return self._fresh_model().read()
 
-    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Names and shapes of the model's parameters, in the order of the flat vector."""
-        return {name: tuple(p.shape) for name, p in self._fresh_model().model.named_parameters()}
+    def shapes(self) -> tuple[Shapes, Shapes]:
+        """Names and shapes of the model's parameters and of its buffers, in the order of the flat vector."""
+        model = self._fresh_model().model
+        parameters = {name: tuple(one.shape) for name, one in model.named_parameters()}
+        return parameters, {name: tuple(one.shape) for name, one in sent_buffers(model).items()}
 
     def layer_sizes(self) -> list[int]:
         """The number of values of each parameter tensor."""
-        return [math.prod(shape) for shape in self.parameter_shapes().values()]
+        return [math.prod(shape) for shape in self.shapes()[0].values()]
 
     def train(
         self, who: Iterable[int], weights: Flat, round_index: int, then: Callable[[int, LocalResult], T]
@@ -107,10 +131,10 @@ class Clients:
     ) -> dict[int, T]:
         learning = self.scenario.learning
 
-        def one(client: int) -> T:
+        def trained(model: FlatModel, client: int) -> LocalResult:
             share = self.shares[client]
-            result = self._with_model(
-                lambda model: work(
+            with model.randomness(key(self.seed, "model", name[0], client, *name[1:])):
+                return work(
                     model,
                     weights,
                     self._images[share],
@@ -119,9 +143,12 @@ class Clients:
                     local_epochs=learning.local_epochs,
                     learning_rate=learning.learning_rate,
                     rng=stream(self.seed, name[0], client, *name[1:]),
+                    transform_rng=stream(self.seed, "transform", name[0], client, *name[1:]),
+                    make_optimizer=self._make_optimizer,
                 )
-            )
-            return then(client, result)
+
+        def one(client: int) -> T:
+            return then(client, self._with_model(lambda model: trained(model, client)))
 
         return dict(zip(order, self._pool.map(one, order), strict=True))
 
@@ -133,16 +160,39 @@ class Clients:
             images, labels = images[chosen], labels[chosen]
         starts = range(0, len(labels), EVALUATION_BATCH)
 
-        def one(start: int) -> tuple[int, float]:
+        def scored(model: FlatModel, start: int) -> tuple[int, float]:
             part = slice(start, start + EVALUATION_BATCH)
-            return self._with_model(lambda model: score(model, weights, images[part], labels[part]))
+            with model.randomness(key(self.seed, "model", "evaluation", start)):
+                return score(model, weights, images[part], labels[part])
+
+        def one(start: int) -> tuple[int, float]:
+            return self._with_model(lambda model: scored(model, start))
 
         scores = list(self._pool.map(one, starts))
         return sum(right for right, _ in scores) / len(labels), sum(loss for _, loss in scores) / len(labels)
 
     def _fresh_model(self) -> FlatModel:
-        model = build_model(self.scenario.learning.model, self.seed)
-        return FlatModel(model, device=self.device, precision=self.precision)
+        model = build_model(self._model, self.seed, **self.scenario.learning.model_options)
+        return FlatModel(
+            model, device=self.device, precision=self.precision, loss=self._loss, transforms=self._transforms
+        )
+
+    def _check_output(self) -> None:
+        """Refuse a model that does not give one score per class and sample."""
+        images, classes = self._images[:TRIED_SAMPLES], self.dataset.num_classes
+
+        def shape(model: FlatModel) -> tuple[int, ...]:
+            model.model.eval()
+            with torch.inference_mode(), model.randomness(0):
+                output = model.logits(images)
+            return tuple(output.shape) if isinstance(output, torch.Tensor) else ()
+
+        found = self._with_model(shape)
+        if len(found) != 2 or found[0] != len(images) or found[1] < classes:
+            raise ConfigError(
+                f"model {self.scenario.learning.model!r} gives outputs of shape {list(found)} for {len(images)} "
+                f"samples of {self.dataset.name!r}, but one score per class is needed: [{len(images)}, {classes}]."
+            )
 
     def _with_model(self, use: Callable[[FlatModel], T]) -> T:
         model = self._models.get()

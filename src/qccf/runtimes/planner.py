@@ -1,9 +1,10 @@
 """The energy and latency of a federation without training: many rounds of decisions, settled in joules and seconds.
 
-The statistics that training would measure come from a source: constants, a trace, or a recorded run.
+The statistics that training would measure come from a source: a recording, constants, a trace, or a recorded run.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,9 @@ from qccf.rounds.ledger import Ledger
 from qccf.rounds.round import RoundRules, UploadSource, first_state, run_round
 from qccf.rounds.run import Run, bits_size_correlation, finished_run
 from qccf.rounds.setup import build_rules, scenario_codec, with_counted_parameters
-from qccf.rounds.sources import RecordedStatistics, StatisticsModel
+from qccf.rounds.sources import RecordedStatistics, check_statistics, statistics_source
 from qccf.rounds.world import World, build_world
-from qccf.settings.schema import PAPERS_CODEC, Scenario
+from qccf.settings.schema import Scenario
 
 
 def plan(
@@ -26,30 +27,50 @@ def plan(
     num_seeds: int,
     on_progress: Callable[[str, int], None] | None = None,
     *,
+    codecs: Sequence[str] | None = None,
     statistics_from: Run | None = None,
 ) -> list[Run]:
-    """Every policy in the same worlds: the same positions, dataset sizes and fading for each seed.
+    """Every policy with every codec in the same worlds: the same positions, dataset sizes and fading for each seed.
 
-    Uploads have the size of the paper's quantizer. With `statistics_from` they have the sizes and errors that training
-    measured with the recorded run's codec, and every world has the recorded dataset sizes.
+    By default the codec is the scenario's. Sizes and errors of uploads are those of the scenario's statistics. With
+    `statistics_from` they are what training measured with the recorded run's codec, and every world has the recorded
+    dataset sizes.
     """
-    scenario = planned_scenario(scenario, statistics_from)
     first = scenario.federation.seed
     runs = []
-    worlds = {seed: planned_world(scenario, seed, statistics_from) for seed in range(first, first + num_seeds)}
-    for policy in dict.fromkeys(policies):
-        for seed, world in worlds.items():
-            if on_progress is not None:
-                on_progress(policy, seed)
-            runs.append(plan_run(world, policy, statistics_from))
+    for planned in planned_scenarios(scenario, codecs, statistics_from):
+        worlds = {seed: planned_world(planned, seed, statistics_from) for seed in range(first, first + num_seeds)}
+        for policy in dict.fromkeys(policies):
+            for seed, world in worlds.items():
+                if on_progress is not None:
+                    on_progress(policy, seed)
+                runs.append(plan_run(world, policy, statistics_from))
     return runs
 
 
+def planned_scenarios(
+    scenario: Scenario, codecs: Sequence[str] | None = None, statistics_from: Run | None = None
+) -> list[Scenario]:
+    """One scenario per codec, with the number of parameters; refuses what does not fit or has no price."""
+    if statistics_from is not None:
+        planned = planned_scenario(scenario, statistics_from)
+        for codec in codecs or ():
+            if codec != planned.codec.name:
+                raise ConfigError(
+                    f"codec {codec!r} cannot be planned from the run in {statistics_from.folder}, which was trained "
+                    f"with {planned.codec.name!r}: train one with it, or leave out --statistics-from."
+                )
+        return [planned]
+    named = [scenario.codec.name] if codecs is None else dict.fromkeys(codecs)
+    return [planned_scenario(scenario.replaced(codec={"name": name})) for name in named]
+
+
 def planned_scenario(scenario: Scenario, statistics_from: Run | None = None) -> Scenario:
-    """The scenario with the codec that its plan uses and the number of parameters; refuses what does not fit."""
+    """The scenario with the number of parameters, and the codec of the recorded run; refuses what does not fit."""
     scenario = with_counted_parameters(scenario)
     if statistics_from is None:
-        return scenario.replaced(codec={"name": PAPERS_CODEC, "options": {}})
+        check_statistics(scenario, scenario_codec(scenario))
+        return scenario
     recorded = statistics_from.scenario
     for key, ours, theirs in (
         ("federation.num_clients", scenario.federation.num_clients, recorded.federation.num_clients),
@@ -76,11 +97,15 @@ def plan_run(
     scenario = scenario.replaced(policy={"name": policy}, federation={"seed": world.seed})
     source: UploadSource
     if statistics_from is None:
-        source = StatisticsModel(scenario, world.dataset_sizes)
+        source = statistics_source(scenario, world.dataset_sizes)
     else:
         source = RecordedStatistics(statistics_from)
-        scenario = scenario.replaced(codec={"safety_margin": 0.0})  # the recorded sizes include it
-    return run_rounds(world, build_rules(scenario, scenario_codec(scenario)), source, scenario, on_round)
+    return run_rounds(world, planned_rules(scenario), source, scenario, on_round)
+
+
+def planned_rules(scenario: Scenario) -> RoundRules:
+    """The rules of a run without training: its statistics include the codec's safety margin already."""
+    return replace(build_rules(scenario, scenario_codec(scenario)), safety_margin=0.0)
 
 
 def run_rounds(
@@ -100,9 +125,9 @@ def run_rounds(
 
 
 def plan_summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """One row per policy: means over seeds, with the spread beside them."""
-    policies = list(dict.fromkeys(run.policy for run in runs))
-    return [_summary([run for run in runs if run.policy == policy]) for policy in policies]
+    """One row per policy and codec: means over seeds, with the spread beside them."""
+    kinds = dict.fromkeys((run.policy, run.codec) for run in runs)
+    return [_summary([run for run in runs if (run.policy, run.codec) == kind]) for kind in kinds]
 
 
 def _summary(runs: list[Run]) -> dict[str, Any]:
@@ -119,6 +144,7 @@ def _summary(runs: list[Run]) -> dict[str, Any]:
     correlations = np.array([bits_size_correlation(run.client_columns) for run in runs])
     return {
         "policy": runs[0].policy,
+        "codec": runs[0].codec,
         "seeds": len(runs),
         "energy_j": _spread(totals_j),
         "compute_energy_share": float(computing_j.sum() / max(totals_j.sum(), 1e-300)),
@@ -171,6 +197,7 @@ def _run_to_json(run: Run) -> dict[str, Any]:
     world = build_world(run.scenario, run.seed, run.dataset_sizes)
     return {
         "policy": run.policy,
+        "codec": run.codec,
         "seed": run.seed,
         "rounds": {
             **{name: columns[name].tolist() for name in ("energy_j", "latency_s", "participants", "missed")},

@@ -12,17 +12,21 @@ from typing import Any
 import numpy as np
 
 from qccf.core.contracts import Statistics
+from qccf.core.errors import RunFolderError
+from qccf.core.files import alone_in
 from qccf.learning.datasets import Dataset, available_dataset, data_folder, load_dataset
+from qccf.learning.models.registry import build_model, importable
 from qccf.learning.results import Flat
 from qccf.rounds import checkpoint, uplink
+from qccf.rounds.extension import require_extensible
 from qccf.rounds.ledger import Ledger
 from qccf.rounds.round import OpenRound, RoundRules, ServerState, first_state, run_round
 from qccf.rounds.run import Run, finished_run
-from qccf.rounds.run_folder import CHECKPOINTS, begin_run, write_run
+from qccf.rounds.run_folder import CHECKPOINTS, begin_run, held_run, is_finished, require_same_run, write_run
 from qccf.rounds.setup import build_rules, scenario_codec, with_counted_parameters
 from qccf.rounds.world import build_world
 from qccf.runtimes.clients import Clients
-from qccf.settings.loading import Scenario, run_digest
+from qccf.settings.loading import Scenario, digest, run_digest
 
 
 @dataclass(frozen=True)
@@ -75,11 +79,15 @@ class TrainedUploads:
 
     def evaluate(self, weights: Flat | None, round_index: int) -> tuple[float, float]:
         assert weights is not None
-        settings = self._clients.scenario.evaluation
-        last = round_index + 1 == self._clients.scenario.federation.rounds
-        if last or (round_index + 1) % settings.every == 0:
-            return self._clients.evaluate(weights, settings.samples)
+        scenario = self._clients.scenario
+        if is_evaluated(scenario, round_index + 1):
+            return self._clients.evaluate(weights, scenario.evaluation.samples)
         return np.nan, np.nan
+
+
+def is_evaluated(scenario: Scenario, rounds: int) -> bool:
+    """Whether the model is tested after this number of rounds; it always is after the last."""
+    return rounds == scenario.federation.rounds or rounds % scenario.evaluation.every == 0
 
 
 def simulate(
@@ -88,34 +96,67 @@ def simulate(
     *,
     seed: int | None = None,
     out: Path | None = None,
+    extend: bool = False,
     data_dir: Path | None = None,
     dataset: Dataset | None = None,
+    model: Any = None,
     callbacks: Sequence[Callback] = (),
     warn: Callable[[str], None] = print,
 ) -> Run:
     """Train a federation. With `out`, write a run folder there, and resume the run that the folder holds.
 
-    An interrupt ends the run after the round's checkpoint is safe; the folder then holds what was reached.
+    A folder that holds another run is refused. With `extend` it may hold the same run with fewer rounds, which is then
+    continued bit for bit as if it had been longer from the start. An interrupt ends the run after the round's
+    checkpoint is safe; the folder then holds what was reached.
+
+    `model` is a `torch.nn.Module`, or a class or function that makes one; without it the scenario names the model.
     """
     scenario = scenario.replaced(
         policy={"name": policy or scenario.policy.name},
         federation={"seed": scenario.federation.seed if seed is None else seed},
     )
-    scenario = resolved_scenario(scenario, None if dataset else data_folder(data_dir), warn)
+    if model is not None:
+        model, name = importable(model)
+        scenario = scenario.replaced(learning={"model": name})
+    scenario = resolved_scenario(scenario, None if dataset else data_folder(data_dir), warn, model)
+    data = dataset or load_dataset(scenario.data.dataset, data_folder(data_dir), seed=0, options=scenario.data.options)
+    if out is None:
+        return _simulate(scenario, data, model, None, extend, callbacks, warn)
+    with alone_in(out):
+        run = _simulate(scenario, data, model, out, extend, callbacks, warn)
+        write_run(out, run)
+    return run
+
+
+def _simulate(
+    scenario: Scenario,
+    data: Dataset,
+    model: Any,
+    out: Path | None,
+    extend: bool,
+    callbacks: Sequence[Callback],
+    warn: Callable[[str], None],
+) -> Run:
     world = build_world(scenario, scenario.federation.seed)
-    data = dataset or load_dataset(scenario.data.dataset, data_folder(data_dir), seed=0)
-    fingerprint = run_fingerprint(scenario, data)
+
+    def fingerprint_of(one: Scenario) -> str:
+        return run_fingerprint(one, data, model)
+
+    fingerprint = fingerprint_of(scenario)
     resumed = None
     if out is not None:
-        resumed, complaints = checkpoint.latest(out / CHECKPOINTS, fingerprint)
-        for sentence in complaints:
-            warn(sentence)
+        held = held_run(out) if extend else None
+        resumed = (
+            _resumed(scenario, fingerprint, out, warn)
+            if held is None
+            else _extended(scenario, fingerprint_of, out, held, warn)
+        )
         begin_run(out, scenario)
-    with Clients(scenario, data, world.dataset_sizes, scenario.federation.seed) as clients:
+    with Clients(scenario, data, world.dataset_sizes, scenario.federation.seed, model=model) as clients:
         codec = scenario_codec(scenario, clients.layer_sizes())
-        uplink.warm_up(codec, scenario.learning.num_parameters)
         rules = build_rules(scenario, codec)
         weights = clients.initial_weights()
+        uplink.warm_up(codec, len(weights))
         source = TrainedUploads(clients, rules, weights)
         state, ledger = resumed or (first_state(rules, source, weights), Ledger())
         accuracy, loss, finished = math.nan, math.nan, False
@@ -138,20 +179,57 @@ def simulate(
                 raise
             accuracy, loss = ledger.last["test_accuracy"], ledger.last["test_loss"]
         about = {"precision": clients.precision, "device": clients.device, **about_data(data), "packages": packages()}
-    run = finished_run(
+    return finished_run(
         scenario, ledger, weights=state.weights, finished=finished, accuracy=accuracy, loss=loss, **about
     )
-    if out is not None:
-        write_run(out, run)
-    return run
 
 
-def resolved_scenario(scenario: Scenario, data_dir: Path | None, warn: Callable[[str], None]) -> Scenario:
+def _resumed(
+    scenario: Scenario, fingerprint: str, out: Path, warn: Callable[[str], None]
+) -> tuple[ServerState, Ledger] | None:
+    """Where the run in the folder stopped; None where it has not begun. Refuses a folder of another run."""
+    require_same_run(out, scenario)
+    found, complaints = checkpoint.latest(out / CHECKPOINTS, fingerprint)
+    if found is None and checkpoint.holds_foreign(out / CHECKPOINTS, fingerprint):
+        raise RunFolderError(
+            f"{out / CHECKPOINTS} belongs to a run with other settings, other data or another version of qccf: name "
+            "another folder with --out, or replace that run with --force."
+        )
+    for sentence in complaints:
+        warn(sentence)
+    return found
+
+
+def _extended(
+    scenario: Scenario,
+    fingerprint_of: Callable[[Scenario], str],
+    out: Path,
+    held: Scenario,
+    warn: Callable[[str], None],
+) -> tuple[ServerState, Ledger] | None:
+    """Where the run in the folder stopped, as a checkpoint of the longer run."""
+    require_extensible(held, scenario)
+    found = _resumed(held, fingerprint_of(held), out, warn)
+    rounds = held.federation.rounds
+    if found is None and is_finished(out, rounds):
+        raise RunFolderError(f"{out} holds no checkpoint, so the run cannot be extended: start a longer one.")
+    if found is None or rounds == scenario.federation.rounds:
+        return found
+    state, ledger = found
+    if state.round_index == rounds and not is_evaluated(scenario, rounds):
+        ledger.drop_last_evaluation()
+    checkpoint.save(out / CHECKPOINTS, state, ledger, fingerprint_of(scenario))
+    return found
+
+
+def resolved_scenario(
+    scenario: Scenario, data_dir: Path | None, warn: Callable[[str], None], model: Any = None
+) -> Scenario:
     """The scenario with its model's counted parameters and the first of its dataset and fallbacks that is available.
 
     `warn` says so if it is a fallback. Without a folder the dataset is not looked for.
     """
-    scenario = with_counted_parameters(scenario, always=True)
+    scenario = with_counted_parameters(scenario, always=True, model=model)
     if data_dir is None:
         return scenario
     wanted = [scenario.data.dataset, *scenario.data.fallbacks]
@@ -161,10 +239,17 @@ def resolved_scenario(scenario: Scenario, data_dir: Path | None, warn: Callable[
     return scenario.replaced(data={"dataset": found, "fallbacks": []})
 
 
-def run_fingerprint(scenario: Scenario, data: Dataset) -> str:
-    """The digest of everything that a run's numbers depend on: its settings and the labels of its data."""
+def run_fingerprint(scenario: Scenario, data: Dataset, model: Any = None) -> str:
+    """The digest of everything that a run's numbers depend on: its settings and the labels of its data.
+
+    A model that the settings do not name counts with its first weights.
+    """
     labels = hashlib.sha256(data.train_labels.tobytes() + data.test_labels.tobytes()).hexdigest()
-    return run_digest(scenario, labels)
+    if model is None:
+        return run_digest(scenario, labels)
+    made = build_model(model, scenario.federation.seed, **scenario.learning.model_options)
+    state = [(name, list(values.shape), values.tolist()) for name, values in made.state_dict().items()]
+    return run_digest(scenario, labels, digest(state))
 
 
 def about_data(data: Dataset) -> dict[str, Any]:

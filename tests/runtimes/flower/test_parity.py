@@ -58,3 +58,19 @@ def test_same_decisions_same_model(policy: str, codec: str, form: str, solver: s
     assert simulated.clients["participated"].sum() > 8
     worked = [client for client, message in grid.sent if message.metadata.group_id.startswith("train")]
     assert len(worked) == simulated.clients["arrived"].sum()
+
+
+@pytest.mark.parametrize(
+    ("policy", "codec"), [("qccf", "model"), ("qccf", "update+entropy"), ("no-quantization", "model")]
+)
+def test_a_model_with_buffers_and_dropout_is_the_same_to_the_bit(policy: str, codec: str, tmp_path) -> None:
+    settings = ["learning.model=tests.helpers.own_models:Dropped", "federation.rounds=3"]
+    settings += [f"codec.name={codec}", f"policy.name={policy}"]
+    simulated = simulate(tiny_scenario(*settings), dataset=tiny_dataset(), out=tmp_path / "simulated")
+    federate(tmp_path / "flower", *settings)
+    checkpoints = [sorted((tmp_path / kind / "checkpoints").iterdir())[-1] for kind in ("simulated", "flower")]
+    ours, theirs = (np.load(path, allow_pickle=False) for path in checkpoints)
+    for name in sorted(set(ours.files) - {"header", "checksum", "rounds/test_accuracy", "rounds/test_loss"}):
+        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+    assert simulated.clients["arrived"].sum() > 5
+    assert len(theirs["weights"]) == simulated.scenario.learning.num_parameters + 32

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from qccf.core.errors import LayoutError
 from qccf.core.streams import stream
-from qccf.flower import MeasuredRates, Meter, SimulatedRates, client_app, server_app
+from qccf.flower import MeasuredRates, Meter, QccfStrategy, SimulatedRates, client_app, server_app
 from qccf.learning.training import FlatModel, local_update
 from qccf.quantization.entropy import EntropyCodec
 from qccf.quantization.registry import build_codec
@@ -26,6 +26,7 @@ from qccf.runtimes.flower.layout import Layout
 from qccf.runtimes.flower.messages import UPLOAD, Instruction
 from tests.helpers.loop_grid import LoopGrid
 from tests.helpers.own_federation import ROUNDS, federation, first_arrays, is_training, own_app
+from tests.helpers.own_models import Normed
 from tests.helpers.tiny import SETTINGS, Tiny, tiny_dataset, tiny_scenario
 
 
@@ -222,9 +223,14 @@ def test_a_slow_hello_is_not_taken_off_the_time_of_uploads() -> None:
 
 
 def test_only_float32_can_be_quantized() -> None:
+    halves = ArrayRecord({"half": Array(np.zeros(3, dtype=np.float16))})
+    with pytest.raises(LayoutError, match="array 'half' is float16"):
+        Layout.of(halves)
     counts = ArrayRecord({"count": Array(np.zeros(3, dtype=np.int64))})
-    with pytest.raises(LayoutError, match="array 'count' is int64"):
+    with pytest.raises(LayoutError, match="no float32 arrays that are parameters"):
         Layout.of(counts)
+    with pytest.raises(LayoutError, match="buffer 'scale' is not one of"):
+        Layout.of(first_arrays(), ["scale"])
     layout = Layout.of(first_arrays())
     with pytest.raises(LayoutError, match=r"layer.weight\[10, 64\]"):
         layout.flatten(ArrayRecord({"layer.weight": Array(np.zeros((2, 2), dtype=np.float32))}))
@@ -261,3 +267,38 @@ def test_a_client_process_loads_neither_torch_nor_the_server() -> None:
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "qccf.runtimes.flower.client" in loaded
     assert not {"torch", "pandas", "qccf.runtimes.flower.strategy"} & set(loaded)
+
+
+@pytest.mark.parametrize("policy", ["qccf", "no-quantization"])
+def test_a_users_own_model_may_have_batchnorm(policy: str) -> None:
+    """Running averages are averaged with the weights, and counters stay as the server has them."""
+    torch.manual_seed(0)
+    first = ArrayRecord(Normed().state_dict())
+    replies = []
+
+    def note(_, reply):
+        if is_training(reply):
+            replies.append(reply)
+        return reply
+
+    strategy = QccfStrategy(tiny_scenario("codec.name=update+entropy"), policy=policy, join_timeout_s=0.5)
+    result = strategy.start(LoopGrid(own_app(Normed), range(5), meddle=note), first, num_rounds=2, timeout=5)
+    assert replies
+    assert list(result.arrays) == list(first)
+    state = result.arrays.to_torch_state_dict()
+    Normed().load_state_dict(state)
+    assert state["norm.num_batches_tracked"] == 0
+    assert not torch.equal(state["norm.running_mean"], torch.zeros(16))
+    assert (state["norm.running_var"] > 0.0).all()
+    assert strategy.scenario.learning.num_buffers == 32
+    assert strategy.ledger.last["arrived"] > 0
+
+
+def test_a_strategy_can_be_told_which_arrays_are_buffers() -> None:
+    layout = Layout.of(first_arrays(), ["layer.bias"])
+    assert (layout.num_parameters, layout.num_buffers, layout.buffers) == (640, 10, ("layer.bias",))
+    strategy = QccfStrategy(tiny_scenario(), join_timeout_s=0.5, buffers=["layer.bias"])
+    strategy.start(LoopGrid(own_app(), range(5)), first_arrays(), num_rounds=1, timeout=5)
+    sizes = strategy.ledger.tables()["clients"]
+    sent = sizes["arrived"]
+    np.testing.assert_array_equal(sizes["payload_bits"][sent], 640 * (sizes["num_bits"][sent] + 1) + 32 + 320)

@@ -44,7 +44,7 @@ class Instruction:
     """What the server asks one client to do.
 
     "hello": reply with the client's number. "probe": measure at this model and send no payload. "train": train and
-    upload, with no limit of the rate where `rate_bps` is 0.
+    upload, with no limit of the rate where `rate_bps` is 0. `buffers` names the arrays that are not quantized.
     """
 
     act: Act
@@ -55,6 +55,7 @@ class Instruction:
     codec_options: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     rate_bps: float = 0.0
+    buffers: list[str] = field(default_factory=list)
 
     def record(self) -> ConfigRecord:
         """The instruction as Flower sends it; a ConfigRecord holds no dictionaries."""
@@ -113,7 +114,7 @@ def read_hello(reply: Message, num_clients: int) -> int:
 
 
 def read_reply(
-    reply: Message, instruction: Instruction, codec: Codec, num_parameters: int, *, keep_decoded: bool = True
+    reply: Message, instruction: Instruction, codec: Codec, num_values: int, *, keep_decoded: bool = True
 ) -> tuple[Upload, int]:
     """The upload and the number of samples in a reply to that instruction, or ReplyError.
 
@@ -134,14 +135,14 @@ def read_reply(
     if not isinstance(num_examples, int) or not 1 <= num_examples < 2**53:
         raise ReplyError(f"num-examples = {num_examples}, and a client has at least one sample.")
     if instruction.act == "train" and instruction.num_bits == RAW:
-        vector = _raw_weights(_payload(reply, num_parameters), num_parameters)
-        return Upload(vector, raw_payload_bits(num_parameters), statistics, None), num_examples
-    sizes = None if codec.affine else _forecast_bits(metrics, 8.0 * _most_bytes(num_parameters))
+        vector = _raw_weights(_payload(reply, num_values), num_values)
+        return Upload(vector, raw_payload_bits(num_values), statistics, None), num_examples
+    sizes = None if codec.affine else _forecast_bits(metrics, 8.0 * _most_bytes(num_values))
     error_scale = _number(metrics, "error-scale")
     forecast = Forecast(error_scale, sizes, _forecast_errors(metrics, error_scale))
     if instruction.act == "probe":
         return Upload(b"", 0.0, statistics, forecast), num_examples
-    payload = _payload(reply, num_parameters)
+    payload = _payload(reply, num_values)
     try:
         vector = _finite(codec.decode(payload, instruction.num_bits))
     except PayloadError as error:
@@ -159,27 +160,27 @@ def _metrics(reply: Message) -> MetricRecord:
     return record
 
 
-def _most_bytes(num_parameters: int) -> int:
-    return 8 * num_parameters + SPARE_BYTES
+def _most_bytes(num_values: int) -> int:
+    return 8 * num_values + SPARE_BYTES
 
 
-def _payload(reply: Message, num_parameters: int) -> bytes:
+def _payload(reply: Message, num_values: int) -> bytes:
     record = reply.content.array_records.get(UPLOAD)
     if record is None or list(record) != ["payload"]:
         raise ReplyError("it has no payload.")
     array = record["payload"]
     if array.stype != PAYLOAD_STYPE:
         raise ReplyError(f"its payload is of type {array.stype!r}, and it must be of type {PAYLOAD_STYPE!r}.")
-    most = _most_bytes(num_parameters)
+    most = _most_bytes(num_values)
     if len(array.data) > most:
         raise ReplyError(f"its payload has {len(array.data):,} bytes, and at most {most:,} are allowed.")
     data: bytes = array.data
     return data
 
 
-def _raw_weights(data: bytes, num_parameters: int) -> Flat:
-    if len(data) != 4 * num_parameters:
-        raise ReplyError(f"its payload has {len(data):,} bytes, and raw weights have {4 * num_parameters:,}.")
+def _raw_weights(data: bytes, num_values: int) -> Flat:
+    if len(data) != 4 * num_values:
+        raise ReplyError(f"its payload has {len(data):,} bytes, and raw weights have {4 * num_values:,}.")
     return _finite(np.frombuffer(data, dtype="<f4").astype(np.float32))
 
 

@@ -9,6 +9,7 @@ from flwr.app import Context, Message, MetricRecord, RecordDict
 
 from qccf.core.errors import QccfError, TrainingReplyError
 from qccf.learning.results import Flat, LocalResult, LocalStatistics
+from qccf.quantization.buffers import with_buffers
 from qccf.quantization.registry import build_codec
 from qccf.rounds import uplink
 from qccf.runtimes.flower.layout import Layout
@@ -24,7 +25,8 @@ def quantize(message: Message, context: Context, call_next: Callable[[Message, C
     """Let the app train, then send the trained model as a payload with the number of bits that the server decided.
 
     The training function reads the model from the record "arrays" and returns it there, with a record "metrics" that
-    has num-examples, loss, gradient-norm-sq and gradient-variance; `Meter` measures the last two.
+    has num-examples, loss, gradient-norm-sq and gradient-variance; `Meter` measures the last two. Buffers such as the
+    running averages of BatchNorm are averaged like the weights; counters stay as the server sent them.
     """
 
     def train(_: Instruction, layout: Layout, __: Flat) -> tuple[LocalResult, int] | Message:
@@ -33,7 +35,8 @@ def quantize(message: Message, context: Context, call_next: Callable[[Message, C
             return trained
         weights = layout.flatten(_record(trained.content.array_records, ARRAYS))
         metrics = _record(trained.content.metric_records, METRICS)
-        return LocalResult(weights, _statistics(metrics, weights)), int(metrics["num-examples"])
+        statistics = _statistics(metrics, weights[: layout.num_parameters])
+        return LocalResult(weights, statistics), int(metrics["num-examples"])
 
     return reply_to(message, context, train)
 
@@ -44,13 +47,14 @@ def reply_to(message: Message, context: Context, train: Train) -> Message:
     if instruction.act == "hello":
         return Message(RecordDict({REPLY: MetricRecord({"client": client_number(context)})}), reply_to=message)
     arrays = message.content.array_records[ARRAYS]
-    layout = Layout.of(arrays)
+    layout = Layout.of(arrays, instruction.buffers)
     received = layout.flatten(arrays)
     trained = train(instruction, layout, received)
     if isinstance(trained, Message):
         return trained
     result, num_examples = trained
     codec = build_codec(instruction.codec, layout.num_parameters, layout.sizes, **instruction.codec_options)
+    codec = with_buffers(codec, layout.num_parameters, layout.num_buffers)
     if instruction.act == "probe":
         forecast = codec.forecast(uplink.coded_vector(codec, result.weights, received))
         upload = uplink.Upload(b"", 0.0, result.statistics, forecast)

@@ -1,5 +1,6 @@
 """The run config of the ready app: its keys and defaults, and the scenario, data and clients that it names."""
 
+import json
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -51,9 +52,9 @@ def config_scenario(config: dict[str, Any], num_clients: int, *settings: str) ->
 
 
 def clients_layout(clients: Clients) -> Layout:
-    """Names and shapes of the model's parameters."""
-    shapes = clients.parameter_shapes()
-    return Layout(tuple(shapes), tuple(shapes.values()))
+    """Names and shapes of the model's parameters and buffers."""
+    parameters, buffers = clients.shapes()
+    return Layout((*parameters, *buffers), (*parameters.values(), *buffers.values()), len(buffers))
 
 
 def build_clients(scenario: Scenario, dataset: Dataset) -> Clients:
@@ -65,9 +66,10 @@ def build_clients(scenario: Scenario, dataset: Dataset) -> Clients:
 def cached_clients(scenario: str, settings: str, data_dir: str, num_clients: int) -> Clients:
     """Loading the data takes longer than a round. A process that serves several messages loads them once."""
     alone = config_scenario({"scenario": scenario, "set": settings}, num_clients, "execution.workers=1")
-    return build_clients(alone, config_dataset(alone.data.dataset, data_dir))
+    return build_clients(alone, config_dataset(alone.data.dataset, data_dir, json.dumps(alone.data.options)))
 
 
 @lru_cache(maxsize=2)
-def config_dataset(name: str, data_dir: str) -> Dataset:
-    return load_dataset(name, data_folder(Path(data_dir) if data_dir else None), seed=0)
+def config_dataset(name: str, data_dir: str, options: str = "{}") -> Dataset:
+    """The dataset with its options as JSON."""
+    return load_dataset(name, data_folder(Path(data_dir) if data_dir else None), seed=0, options=json.loads(options))

@@ -1,5 +1,6 @@
 """A ServerApp for the scenarios of qccf, configured by the run config of a Flower app."""
 
+import json
 import time
 from functools import partial
 from logging import WARNING
@@ -34,7 +35,8 @@ def server_app() -> ServerApp:
         data_dir = data_folder(Path(config["data-dir"]) if config["data-dir"] else None)
         warn = partial(log, WARNING)
         scenario = resolved_scenario(run_config.config_scenario(config, num_clients), data_dir, warn)
-        dataset = run_config.config_dataset(scenario.data.dataset, config["data-dir"])
+        data = scenario.data
+        dataset = run_config.config_dataset(data.dataset, config["data-dir"], json.dumps(data.options))
         with run_config.build_clients(scenario, dataset) as clients:
             strategy = QccfStrategy(
                 scenario,
@@ -42,6 +44,7 @@ def server_app() -> ServerApp:
                 rates=config["rates"],
                 throttle=config["throttle"],
                 join_timeout_s=config["join-timeout"],
+                buffers=run_config.clients_layout(clients).buffers,
                 about={
                     "precision": clients.precision,
                     "device": clients.device,

@@ -1,7 +1,7 @@
 """Any policy as a Flower strategy: the simulator's round with a network between server and clients."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from logging import INFO, WARNING
@@ -46,7 +46,9 @@ class QccfStrategy(Strategy):
     The clients' app needs the mod `quantize`. The clients report their dataset sizes; the scenario states the number of
     clients, radio, deadline, policy and codec. With `out`, the strategy writes a checkpoint after each round, and a
     server that is started again resumes from it. `rates` is "simulated", "measured", or a function from the cell to a
-    RateSource. With `throttle`, each client uploads no faster than its simulated rate. The run fails after `patience`
+    RateSource. With `throttle`, each client uploads no faster than its simulated rate. `buffers` names the arrays that
+    are averaged but not quantized; None means the running averages of PyTorch's normalization layers. Arrays of whole
+    numbers stay as they are on the server. The run fails after `patience`
     consecutive rounds without a usable reply to the messages sent, or when no client is online for `join_timeout_s`.
     """
 
@@ -61,6 +63,7 @@ class QccfStrategy(Strategy):
         throttle: bool = False,
         join_timeout_s: float = 300.0,
         patience: int = 3,
+        buffers: Sequence[str] | None = None,
         about: dict[str, Any] | None = None,
     ) -> None:
         self.policy = policy or scenario.policy.name
@@ -70,6 +73,7 @@ class QccfStrategy(Strategy):
         self.throttle = throttle
         self.join_timeout_s = join_timeout_s
         self.patience = patience
+        self._buffers = buffers
         self.ledger = Ledger()
         self.roster = Roster(scenario.federation.num_clients)
         self._make_rates = SOURCES[rates] if isinstance(rates, str) else rates
@@ -84,6 +88,7 @@ class QccfStrategy(Strategy):
         self._begun = False
         self._resumed = False
         self._layout: Layout
+        self._first_arrays: ArrayRecord
         self._rules: RoundRules
         self._cell: Cell
         self._rates: RateSource
@@ -221,7 +226,7 @@ class QccfStrategy(Strategy):
     @property
     def arrays(self) -> ArrayRecord:
         """The global model."""
-        return self._layout.unflatten(self.weights)
+        return self._layout.unflatten(self.weights, self._first_arrays)
 
     @property
     def weights(self) -> Flat:
@@ -233,8 +238,10 @@ class QccfStrategy(Strategy):
         """Resume from the last checkpoint, or wait for all clients and let them measure the initial model."""
         if self._begun:
             return
-        self._layout = Layout.of(arrays)
-        self.scenario = self.scenario.replaced(learning={"num_parameters": self._layout.num_parameters})
+        self._layout = Layout.of(arrays, self._buffers)
+        self._first_arrays = arrays
+        counted = {"num_parameters": self._layout.num_parameters, "num_buffers": self._layout.num_buffers}
+        self.scenario = self.scenario.replaced(learning=counted)
         self._rules = build_rules(self.scenario, scenario_codec(self.scenario, self._layout.sizes))
         self.summary()
         if not self._resume():
@@ -305,7 +312,8 @@ class QccfStrategy(Strategy):
     def _instruction(self, act: Act, client: int, *, num_bits: int = 0, rate_bps: float = 0.0) -> Instruction:
         codec = self.scenario.codec
         n = self._server.round_index if act == "train" else 0
-        return Instruction(act, n, client, num_bits, codec.name, codec.options, self.seed, rate_bps)
+        buffers = list(self._layout.buffers)
+        return Instruction(act, n, client, num_bits, codec.name, codec.options, self.seed, rate_bps, buffers)
 
     def _message(self, instruction: Instruction, arrays: ArrayRecord, config: ConfigRecord) -> Message:
         content = RecordDict({ARRAYS: arrays, CONFIG: config, INSTRUCTION: instruction.record()})
@@ -321,9 +329,9 @@ class QccfStrategy(Strategy):
             raise ReplyError(f"the message went to node {node}.")
         if instruction.client in uploads:
             raise ReplyError(f"client {instruction.client} has replied already.")
-        num_parameters = self._layout.num_parameters
-        keep_decoded = 4 * num_parameters * (len(uploads) + 1) <= DECODED_BYTES
-        return read_reply(reply, instruction, self._rules.codec, num_parameters, keep_decoded=keep_decoded)[0]
+        num_values = self._layout.num_values
+        keep_decoded = 4 * num_values * (len(uploads) + 1) <= DECODED_BYTES
+        return read_reply(reply, instruction, self._rules.codec, num_values, keep_decoded=keep_decoded)[0]
 
     def _record_rate(self, client: int, reply: Message, upload: uplink.Upload) -> None:
         """Subtracting the time of an empty reply also removes any difference between the two clocks."""
@@ -334,7 +342,7 @@ class QccfStrategy(Strategy):
 
     def _score(self, weights: Flat | None, round_index: int) -> tuple[float, float]:
         if self._evaluate is not None and weights is not None:
-            self._scores = self._evaluate(round_index + 1, self._layout.unflatten(weights))
+            self._scores = self._evaluate(round_index + 1, self._layout.unflatten(weights, self._first_arrays))
         scores = self._scores or MetricRecord()
         return float(scores.get("accuracy", np.nan)), float(scores.get("loss", np.nan))
 
