@@ -11,7 +11,7 @@ import pytest
 
 from qccf.cli.main import main
 from qccf.jobs.training import TrainingJob
-from qccf.policies.registry import POLICIES
+from qccf.policies.registry import PAPERS_POLICIES
 from tests.helpers.batch_jobs import interrupt_third_run
 from tests.helpers.tiny import tiny_arguments
 
@@ -44,8 +44,10 @@ def test_all_policies_are_compared_and_the_same_command_resumes(tmp_path: Path, 
     assert "10 runs in" in shown
     assert len(ran) == len(run_folders(out)) == 10
     summaries = json.loads((out / "summary.json").read_text())
-    assert [(s["policy"], s["seed"]) for s in summaries] == [(name, seed) for seed in (0, 1) for name in POLICIES]
-    assert all(name in shown for name in POLICIES)
+    assert [(s["policy"], s["seed"]) for s in summaries] == [
+        (name, seed) for seed in (0, 1) for name in PAPERS_POLICIES
+    ]
+    assert all(name in shown for name in PAPERS_POLICIES)
     assert "Δ: difference from the first row" in shown
     assert "blurred blobs made for a test" in shown, "synthetic data must be named"
     assert sorted(os.listdir(out / "figures")) == FIGURES
@@ -64,7 +66,7 @@ def test_all_policies_are_compared_and_the_same_command_resumes(tmp_path: Path, 
 
 def test_codecs_are_compared(tmp_path: Path, capsys) -> None:
     out = tmp_path / "codecs"
-    assert main(command(out, "--policies", "qccf", "--codecs", "model,update+entropy")) == 0
+    assert main(command(out, "--policy", "qccf", "--codec", "model,update+entropy")) == 0
     shown = capsys.readouterr().out
     assert "update+entropy" in shown
     assert "Floor:" in shown
@@ -73,7 +75,7 @@ def test_codecs_are_compared(tmp_path: Path, capsys) -> None:
         "qccf-model-seed0",
         "qccf-update+entropy-seed0",
     ]
-    assert main(command(out, "--codecs", "model,nothing")) == 2
+    assert main(command(out, "--codec", "model,nothing")) == 2
     assert "codec 'nothing' is not one of model, update" in capsys.readouterr().err
 
 
@@ -99,12 +101,14 @@ def test_the_table_of_the_other_runs_is_printed_when_one_fails(tmp_path: Path, c
     monkeypatch.setattr(TrainingJob, "run", principle_fails)
     assert main(command(tmp_path)) == 1
     assert "failed: RuntimeError: memory ran out" in capsys.readouterr().out
-    assert {s["policy"] for s in json.loads((tmp_path / "summary.json").read_text())} == set(POLICIES) - {"principle"}
+    assert {s["policy"] for s in json.loads((tmp_path / "summary.json").read_text())} == set(PAPERS_POLICIES) - {
+        "principle"
+    }
 
 
 @pytest.mark.slow
 def test_several_processes_leave_the_same_runs(tmp_path: Path) -> None:
-    more = ["--policies", "qccf,same-size", "--set", "data.dataset=tests.helpers.tiny:TinySource"]
+    more = ["--policy", "qccf,same-size", "--set", "data.dataset=tests.helpers.tiny:TinySource"]
     assert main(command(tmp_path / "one", *more)) == 0
     assert main(command(tmp_path / "two", *more, "--jobs", "2")) == 0
     for one, two in zip(run_folders(tmp_path / "one"), run_folders(tmp_path / "two"), strict=True):
@@ -127,7 +131,7 @@ def test_tensorboard_logs_every_run_or_is_refused_before_the_first(tmp_path: Pat
 
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Writer))
     out = tmp_path / "logged"
-    assert main(command(out, "--policies", "qccf,same-size", "--tensorboard")) == 0
+    assert main(command(out, "--policy", "qccf,same-size", "--tensorboard")) == 0
     assert sorted(logged) == [folder / "tensorboard" for folder in run_folders(out)]
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     assert main(command(tmp_path / "refused", "--tensorboard")) == 2
@@ -138,7 +142,7 @@ def test_tensorboard_logs_every_run_or_is_refused_before_the_first(tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--policies", "qccf,nothing"], "policy 'nothing'"),
+        (["--policy", "qccf,nothing"], "policy 'nothing'"),
         (["--seeds", "0"], "--seeds 0 is out of range: give 1 to 1000."),
         (["--jobs", "0"], "--jobs 0 is out of range"),
         (["--set", "data.dataset=emnist"], "emnist"),

@@ -17,7 +17,8 @@ EMPTY = (
 
 
 def test_plan(tmp_path: Path, capsys) -> None:
-    arguments = ["plan", "quick", "--rounds", "2", "--seeds", "2", "--out", str(tmp_path), "--policy", "qccf"]
+    arguments = ["plan", "quick", "--rounds", "2", "--seeds", "2", "--policy", "qccf"]
+    arguments += ["--codec", "model", "--force", "--out", str(tmp_path)]
     assert main(arguments) == 0
     assert "Health" not in capsys.readouterr().out
     assert main([*arguments, "--policy", NOBODY]) == 0
@@ -26,7 +27,7 @@ def test_plan(tmp_path: Path, capsys) -> None:
     assert captured.out.count("Health") == 1
     runs = json.loads((tmp_path / "plan.json").read_text())["runs"]
     assert [run["health"] for run in runs] == [[], []] + [[{"kind": "empty-rounds", "message": EMPTY}]] * 2
-    assert main([*arguments, "--policy", NOBODY, "--json"]) == 0
+    assert main([*arguments, "--policy", NOBODY, "--json", "full"]) == 0
     assert json.loads(capsys.readouterr().out)["runs"][2]["health"][0]["message"] == EMPTY
 
 
@@ -52,7 +53,7 @@ def test_run_and_its_summary(tmp_path: Path, capsys) -> None:
 @pytest.mark.usefixtures("tiny_source")
 def test_compare(tmp_path: Path, capsys) -> None:
     arguments = ["compare", "femnist", *tiny_arguments("federation.rounds=2"), "--out", str(tmp_path)]
-    assert main([*arguments, "--policies", f"channel-allocate,{NOBODY}"]) == 0
+    assert main([*arguments, "--policy", f"channel-allocate,{NOBODY}"]) == 0
     shown = capsys.readouterr().out
     assert f"Health: {NOBODY}: {EMPTY}\n" in shown
     assert shown.count("Health") == 1

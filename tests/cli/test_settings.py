@@ -24,9 +24,30 @@ def test_one_section_is_listed_with_unit_default_and_limits(capsys, monkeypatch)
     assert "deadline_s" not in shown
 
 
-@pytest.mark.parametrize(("section", "hint"), [("radoi", "did you mean radio?"), ("x", "choose one of federation")])
+def test_a_section_is_listed_with_its_subsections(capsys) -> None:
+    assert main(["settings", "control"]) == 0
+    shown = capsys.readouterr().out
+    listed = [line.partition(":")[0] for line in shown.splitlines() if line[:1].isalpha() and ": " in line]
+    assert listed == ["control", "control.genetic", "control.paper"]
+    assert "slack" in shown
+    assert "quantization_margin" in shown
+    assert main(["settings", "control.genetic"]) == 0
+    assert "slack" not in capsys.readouterr().out
+
+
+def test_settings_are_found_by_a_part_of_their_name(capsys) -> None:
+    assert main(["settings", "BandWidth"]) == 0
+    shown = capsys.readouterr().out
+    assert "bandwidth_hz" in shown
+    assert "transmit_power_w" not in shown
+
+
+@pytest.mark.parametrize(
+    ("section", "hint"),
+    [("bandwith", "did you mean bandwidth_hz?"), ("radoi", "did you mean radio?"), ("xx", "choose one of federation")],
+)
 def test_an_unknown_section_is_refused_with_one_sentence(capsys, section: str, hint: str) -> None:
     assert main(["settings", section]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"qccf: '{section}' is not a section of the settings: {hint}")
+    assert error.startswith(f"qccf: '{section}' is neither a section of the settings nor a part of a name: {hint}")
     assert error.count("\n") == 1

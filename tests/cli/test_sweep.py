@@ -53,15 +53,19 @@ def file(tmp_path: Path) -> Path:
         ("energy_weight", "energy_wieght", "did you mean control.energy_weight?"),
         ("[10, 20]", '[10, "much"]', "control.energy_weight = 'much' is not a number"),
         ('"qccf", ', '"best", ', "policy 'best' is not one of"),
-        ("seed = [3, 4]", 'codec = ["update"]', "codec = 'update' needs training"),
-        ("seed = [3, 4]", "radio.bandwidth_hz = [1e7, 1e3]", "no client can ever upload"),
+        ("rounds = 2", 'rounds = 2\nstatistics.model = "constant"', "cannot price codec 'update+entropy'"),
+        ("seed = [3, 4]", 'codec = ["model"]\nradio.bandwidth_hz = [1e7, 1e3]', "no client can ever upload"),
         ("rounds = 2", "rounds.few = 2", "federation.rounds.few cannot be set: 'rounds' is a value, not a section"),
         ('kind = "plan"', 'kind = "guess"', "kind = 'guess' is not one of train, plan, measure"),
         ('kind = "plan"', "kinds = 1", "'kinds' is not a key of a sweep"),
         ('"quick"', '"quickest"', "'quickest' is neither a preset"),
         ('"quick"', "3", "scenario = 3 is not text"),
         ("seed = [3, 4]", f"seed = {list(range(30_000))}", "makes 120,000 runs, more than 100,000"),
-        ("federation.rounds = 2", 'statistics = {model = "trace", trace = "no.csv"}', "'no.csv' cannot be read"),
+        (
+            "federation.rounds = 2",
+            'codec.name = "model"\nstatistics = {model = "trace", trace = "no.csv"}',
+            "'no.csv' cannot be read",
+        ),
         ('"plan"', '"train"\n#', "dataset 'nowhere' is not one of"),
         ("[grid]", "[grid", "is not valid TOML"),
     ],
@@ -115,7 +119,7 @@ def test_the_tables_hold_the_results_of_the_runs(file: Path, capsys) -> None:
     assert results["run"].is_unique
     assert {path.name for path in (out / "runs").iterdir()} == set(results["run"])
     row = results[(results["policy"] == "principle") & (results["control.energy_weight"] == 20) & (results.seed == 4)]
-    scenario = load_scenario("quick", ["federation.rounds=2", "control.energy_weight=20.0", "codec.name=model"])
+    scenario = load_scenario("quick", ["federation.rounds=2", "control.energy_weight=20.0"])
     run = plan_run(build_world(scenario, 4), "principle")
     assert row["energy_j"].item() == run.energy_j[-1]
     assert row["compute_energy_j"].item() == run.round_columns["compute_energy_j"].sum()
@@ -174,7 +178,10 @@ def test_a_failed_run_is_retried_and_then_named(file: Path, capsys, monkeypatch)
     assert main(["sweep", str(file), "--out", str(out)]) == 1
     shown = capsys.readouterr().out
     assert "energy weight 10, seed 3 will be retried: MemoryError: no more" in shown
-    assert "qccf, 10 clients, 10 channels, β 50, energy weight 10, seed 3 failed: MemoryError: no more" in shown
+    assert (
+        "codec update+entropy, 10 clients, 10 channels, β 50, energy weight 10, seed 3 failed: MemoryError: no more"
+        in shown
+    )
     assert "1 failed; the same command tries them again." in shown
     assert sorted(tries.values()) == [1] * 6 + [3, 3]
     results = pd.read_parquet(out / "results.parquet")

@@ -4,12 +4,24 @@ import argparse
 import itertools
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qccf.cli.engines import add_engine, build_engine, check_engine, with_cores
-from qccf.cli.options import Subparsers, add_scenario, add_training, execution_of, settings_of, warn
-from qccf.core.errors import ConfigError
+from qccf.cli.options import (
+    Subparsers,
+    add_codecs,
+    add_json,
+    add_policies,
+    add_scenario,
+    add_seeds,
+    add_training,
+    check_seeds,
+    execution_of,
+    settings_of,
+    warn,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,39 +37,47 @@ def add_parser(commands: Subparsers) -> None:
         "Train a federation under several policies on the same cells, fading and data. "
         "The same command resumes a comparison that was stopped."
     )
+    compare.usage = "qccf compare [PRESET|FILE.toml] [options]"
+    compare.examples = {
+        "qccf compare quick --policy qccf,same-size --seeds 3 --out runs/mine": "two policies in the same three cells",
+        "qccf compare quick --policy qccf --codec model,update+entropy": "one policy with two codecs",
+    }
     add_scenario(compare, "quick")
-    compare.add_argument("--policies", metavar="A,B,…", help="default: all five")
-    compare.add_argument("--codecs", metavar="A,B,…", help="default: the paper's, `model`, unless the file names one")
-    compare.add_argument("--seeds", type=int, default=1, metavar="K", help="number of cells (default 1)")
+    add_policies(compare, "the paper's five")
+    add_codecs(compare, "the scenario's, update+entropy")
+    add_seeds(compare, 1)
     compare.add_argument("--out", type=Path, metavar="DIR", help="the comparison's folder (default runs/compare-…)")
+    compare.add_argument(
+        "--force", action="store_true", help="replace what qccf has written into --out, and start fresh"
+    )
     add_engine(compare)
     add_training(compare)
+    add_json(compare, "every round of every run")
     compare.set_defaults(run=compare_command, trains=True)
 
 
 def compare_command(options: argparse.Namespace) -> int:
-    from rich.console import Console
+    from qccf.cli.screen import announce, end_announcement, screen_of
 
+    check_engine(options)
+    check_seeds(options, MAX_SEEDS)
+    console = screen_of(options)
+    announce(console, "Loading libraries, settings and data")
+    from qccf.cli.folders import claimed, default_folder
     from qccf.cli.queue_view import print_outcome, print_start, run_with_view
-    from qccf.core.files import require_writable
     from qccf.jobs.training import training_job
     from qccf.learning.datasets import data_folder
-    from qccf.policies.registry import POLICIES
+    from qccf.policies.registry import PAPERS_POLICIES
     from qccf.rounds.setup import check_scenario
     from qccf.runtimes.simulator import resolved_scenario
     from qccf.runtimes.tensorboard import tensorboard_class
-    from qccf.settings.loading import load_scenario
-    from qccf.settings.schema import PAPERS_CODEC
+    from qccf.settings.loading import digest, load_scenario, run_digest
 
-    check_engine(options)
-    if not 1 <= options.seeds <= MAX_SEEDS:
-        raise ConfigError(f"--seeds {options.seeds} is out of range: give 1 to {MAX_SEEDS}.")
     scenario = with_cores(load_scenario(options.scenario, [*settings_of(options), *execution_of(options)]), options)
     data_dir = data_folder(options.data_dir)
     scenario = resolved_scenario(scenario, None, warn)
-    codec = scenario.codec.name if "name" in scenario.codec.model_fields_set else PAPERS_CODEC
-    policies = list(dict.fromkeys(options.policies.split(","))) if options.policies else list(POLICIES)
-    codecs = list(dict.fromkeys(options.codecs.split(","))) if options.codecs else [codec]
+    policies = list(dict.fromkeys(options.policies or PAPERS_POLICIES))
+    codecs = list(dict.fromkeys(options.codecs or [scenario.codec.name]))
     seeds = range(scenario.federation.seed, scenario.federation.seed + options.seeds)
     scenarios = [
         scenario.replaced(policy={"name": policy}, codec={"name": codec}, federation={"seed": seed})
@@ -69,26 +89,30 @@ def compare_command(options: argparse.Namespace) -> int:
     scenarios = [one.replaced(data=found) for one in scenarios]
     if options.tensorboard:
         tensorboard_class()
-    out: Path = options.out or Path("runs") / f"compare-{Path(options.scenario).stem}"
-    require_writable(out)
+    settings = digest([run_digest(one) for one in scenarios])
+    out: Path = options.out or default_folder(f"compare-{Path(options.scenario).stem}", settings)
     jobs = [training_job(one, out, data_dir, tensorboard=options.tensorboard) for one in scenarios]
-    console = Console()
-    print_start(console, jobs, out)
-    progress = run_with_view(console, jobs, build_engine(options))
-    finished = [job for job, state in zip(jobs, progress.states, strict=True) if state == "done"]
-    if finished and not progress.interrupted:
-        _print_results(console, out, finished)
+    end_announcement()
+    with claimed(out, "compare", settings, force=options.force):
+        print_start(console, jobs, out)
+        progress = run_with_view(console, jobs, build_engine(options))
+        finished = [job for job, state in zip(jobs, progress.states, strict=True) if state == "done"]
+        if finished and not progress.interrupted:
+            _print_results(console, out, finished, options.json)
     return print_outcome(console, progress)
 
 
-def _print_results(console: "Console", out: Path, jobs: "Sequence[TrainingJob]") -> None:
+def _print_results(console: "Console", out: Path, jobs: "Sequence[TrainingJob]", as_json: str | None) -> None:
     """Read the runs back, write their figures and summaries, print the table."""
-    from qccf.cli.tables import print_health, results_table, service_table
+    from qccf.cli.json_output import print_json, run_json
+    from qccf.cli.tables import common_parts, print_health, results_table, service_table
     from qccf.core.files import write_text_whole
+    from qccf.core.numbers import quantity
+    from qccf.core.words import counted
     from qccf.jobs.training import cached_dataset
-    from qccf.report.figures.drawing import save_chart
-    from qccf.report.figures.run import run_charts
-    from qccf.rounds.run import health_sentences, run_labels
+    from qccf.reports.figures.drawing import save_chart
+    from qccf.reports.figures.run import run_charts
+    from qccf.rounds.run import codecs_of, health_sentences, run_labels
     from qccf.rounds.run_folder import read_run
 
     scenario = jobs[0].scenario
@@ -97,15 +121,22 @@ def _print_results(console: "Console", out: Path, jobs: "Sequence[TrainingJob]")
     summaries = [run.summary for run in runs]
     write_text_whole(out / "summary.json", json.dumps(summaries, indent=2) + "\n")
     for chart in run_charts(runs, dataset):
+        chart = replace(chart, caption=f"{codecs_of(runs)}. {chart.caption}")
         save_chart(chart, out / "figures" / f"{chart.key}.png")
+    if as_json:
+        print_json([run_json(run, full=as_json == "full") for run in runs])
+        return
     seeds = len({run.seed for run in runs})
-    title = f"{dataset.name}, {scenario.federation.rounds} rounds, {seeds} seed{'s' * (seeds > 1)}"
+    title = (
+        f"{dataset.name}, {counted(scenario.federation.rounds, 'round')}, {counted(seeds, 'seed')}{common_parts(runs)}"
+    )
     console.print(results_table(title, run_labels(runs), summaries))
     console.print(service_table(run_labels(runs), summaries))
     print_health(console, health_sentences(runs))
     floors_j = sorted(summary["floor_j"] for summary in summaries)
-    shown = f"{floors_j[0]:.3g}" if floors_j[-1] < 1.01 * floors_j[0] else f"{floors_j[0]:.3g} to {floors_j[-1]:.3g}"
-    console.print(f"Floor: {shown} J for computing alone, by those who took part, at the lowest frequency.")
+    ends = floors_j[:1] if floors_j[-1] < 1.01 * floors_j[0] else [floors_j[0], floors_j[-1]]
+    shown = " to ".join(quantity(end, "J") for end in ends)
+    console.print(f"Floor: {shown} for computing alone at the lowest frequency, by the clients that took part.")
     if dataset.synthetic:
         console.print(f"Data: {dataset.source}.", style="yellow")
     console.print(f"Written: {out}", soft_wrap=True)

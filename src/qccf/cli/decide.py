@@ -4,13 +4,19 @@ import argparse
 import json
 import sys
 
-from qccf.cli.options import Subparsers
+from qccf.cli.options import Subparsers, add_json
+from qccf.cli.parser import whole_number
 from qccf.core.errors import QccfError
 
 
 def add_parser(commands: Subparsers) -> None:
     decide = commands.add_parser("decide", help="decide one round from a problem in JSON")
     decide.description = "Decide one round: each client's participation, channel, CPU frequency and number of bits."
+    decide.usage = "qccf decide PROBLEM.json [options]"
+    decide.examples = {
+        "qccf decide examples/round.json": "one round as a table",
+        "qccf decide - --json < examples/round.json": "from standard input, as JSON",
+    }
     decide.add_argument("problem", metavar="PROBLEM.json", help='the problem, or "-" for standard input')
     decide.add_argument(
         "--solver",
@@ -24,18 +30,19 @@ def add_parser(commands: Subparsers) -> None:
         default="exact",
         help="for bits and frequency (default exact)",
     )
-    decide.add_argument("--seed", type=int, default=0, metavar="S", help="for the genetic solver (default 0)")
-    decide.add_argument("--json", action="store_true", help="print the decision as JSON")
+    decide.add_argument("--seed", type=whole_number, default=0, metavar="S", help="for the genetic solver (default 0)")
+    add_json(decide, "the same, because it is short")
     decide.set_defaults(run=decide_command)
 
 
 def decide_command(options: argparse.Namespace) -> int:
     import numpy as np
-    from rich.console import Console
     from rich.table import Table
 
+    from qccf.cli.screen import output
     from qccf.control.problem import RoundProblem
     from qccf.control.solve import solve_round
+    from qccf.core.numbers import quantity
     from qccf.settings.problem import decision_to_json, read_problem
 
     if options.seed < 0:
@@ -64,12 +71,12 @@ def decide_command(options: argparse.Namespace) -> int:
     for client, (channel, bits, frequency_hz) in enumerate(rows):
         cells = (str(channel), str(bits), f"{frequency_hz / 1e6:.1f}") if channel >= 0 else ("sits out", "", "")
         table.add_row(str(client), *cells)
-    console = Console()
+    console = output()
     console.print(table)
     if answer.get("error_budget"):
         console.print(f"error of the aggregate {answer['aggregate_error'] / answer['error_budget']:.2f} of its budget")
     console.print(
         f"J = {answer['objective']:.6g}, proven within {answer['certified_gap']:.3g} of the minimum; "
-        f"energy {answer['energy_j'] * 1e3:.4g} mJ"
+        f"energy {quantity(answer['energy_j'], 'J')}"
     )
     return 0

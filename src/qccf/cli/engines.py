@@ -4,6 +4,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+from qccf.cli.parser import Parser, whole_number
 from qccf.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 MAX_JOBS = 256
 
 
-def add_engine(command: argparse.ArgumentParser) -> None:
+def add_engine(command: Parser) -> None:
     command.add_argument(
         "--engine", choices=("local", "ray"), default="local", help="processes of this machine, or Ray (default local)"
     )
@@ -23,7 +24,7 @@ def add_engine(command: argparse.ArgumentParser) -> None:
         help="a Ray cluster: auto, host:port or ray://host:port (default: RAY_ADDRESS, else one is started here)",
     )
     command.add_argument(
-        "--jobs", type=int, metavar="N", help="number of runs at a time (default 1; with Ray, one per core)"
+        "--jobs", type=whole_number, metavar="N", help="number of runs at a time (default 1; with Ray, one per core)"
     )
 
 

@@ -5,46 +5,133 @@ import sys
 from pathlib import Path
 from typing import TypeAlias
 
-Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+from qccf.cli import choices, completers
+from qccf.cli.parser import Once, Parser, names, whole_number
+from qccf.core.errors import ConfigError
+
+Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
-def add_scenario(command: argparse.ArgumentParser, default: str) -> None:
-    command.add_argument(
+def add_scenario(command: Parser, default: str) -> None:
+    scenario = command.add_argument(
         "scenario",
         nargs="?",
         default=default,
         metavar="PRESET|FILE.toml",
-        help=f"femnist, cifar10, quick, paper-table, or a TOML file (default {default})",
+        help=f"a preset (see below) or a TOML file (default {default})",
     )
-    command.add_argument("--rounds", type=int, metavar="N", help="overrides federation.rounds")
+    completers.attach(scenario, completers.scenarios)
+    command.add_argument("--rounds", type=whole_number, metavar="N", help="overrides federation.rounds")
     add_overrides(command)
+    command.lists["Presets"] = choices.PRESETS
 
 
-def add_overrides(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
+def add_overrides(command: Parser) -> None:
+    override = command.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="a.b=c",
         dest="overrides",
-        help="override a setting, such as data.dataset_size_std=300",
+        help="override a setting, such as data.dataset_size_std=300; `qccf settings` lists all; may be repeated",
+    )
+    completers.attach(override, completers.overrides)
+
+
+def add_policies(command: Parser, default: str) -> None:
+    """`--policy A,B`, which may be repeated, as the list `policies`; None if it is not given."""
+    policies = command.add_argument(
+        "--policy",
+        action="extend",
+        type=names,
+        metavar="A,B",
+        dest="policies",
+        help=f"one or more policies (see below), or your own as module:Class (default: {default})",
+    )
+    completers.attach(policies, completers.policies)
+    command.lists["Policies"] = choices.POLICIES
+
+
+def add_codecs(command: Parser, default: str) -> None:
+    """`--codec A,B`, which may be repeated, as the list `codecs`; None if it is not given."""
+    codecs = command.add_argument(
+        "--codec",
+        action="extend",
+        type=names,
+        metavar="A,B",
+        dest="codecs",
+        help=f"how uploads are coded (see below), or your own as module:Class (default: {default})",
+    )
+    completers.attach(codecs, completers.codecs)
+    command.lists["Codecs"] = choices.CODECS
+
+
+def add_one_policy_and_codec(command: Parser, policy: str, codec: str) -> None:
+    """`--policy A` and `--codec A` as texts; None if they are not given."""
+    chosen = command.add_argument(
+        "--policy",
+        action=Once,
+        metavar="A",
+        help=f"the policy (see below), or your own as module:Class (default: {policy})",
+    )
+    completers.attach(chosen, completers.policies)
+    command.lists["Policies"] = choices.POLICIES
+    coded = command.add_argument(
+        "--codec",
+        action=Once,
+        metavar="A",
+        help=f"how uploads are coded (see below), or your own as module:Class (default: {codec})",
+    )
+    completers.attach(coded, completers.codecs)
+    command.lists["Codecs"] = choices.CODECS
+
+
+def add_seed(command: Parser) -> None:
+    command.add_argument("--seed", type=whole_number, metavar="S", help="overrides federation.seed (default 0)")
+
+
+def add_seeds(command: Parser, default: int) -> None:
+    command.add_argument(
+        "--seed", type=whole_number, metavar="S", help="seed of the first cell: overrides federation.seed (default 0)"
+    )
+    command.add_argument(
+        "--seeds",
+        type=whole_number,
+        default=default,
+        metavar="K",
+        help=f"number of cells, with seeds S, S+1, … (default {default})",
     )
 
 
-def add_training(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--seed", type=int, metavar="S", help="overrides federation.seed")
+def check_seeds(options: argparse.Namespace, maximum: int) -> None:
+    if not 1 <= options.seeds <= maximum:
+        raise ConfigError(f"--seeds {options.seeds} is out of range: give 1 to {maximum}.")
+
+
+def add_training(command: Parser) -> None:
     add_data_dir(command)
     command.add_argument("--device", choices=("auto", "cpu", "cuda"), help="auto uses a GPU if there is one")
     command.add_argument(
         "--precision", choices=("auto", "fp32", "bf16"), help="auto uses bf16 if the hardware multiplies it"
     )
     command.add_argument(
-        "--workers", type=int, metavar="W", help="threads per run that train clients (default: all cores)"
+        "--workers", type=whole_number, metavar="W", help="threads per run that train clients (default: all cores)"
     )
     command.add_argument("--tensorboard", action="store_true", help="log every round for TensorBoard")
+    command.lists["Datasets (--set data.dataset=NAME)"] = choices.DATASETS
 
 
-def add_data_dir(command: argparse.ArgumentParser) -> None:
+def add_json(command: Parser, full: str) -> None:
+    command.add_argument(
+        "--json",
+        nargs="?",
+        const="summary",
+        choices=("summary", "full"),
+        help=f"print JSON instead of tables; `--json full` has {full}",
+    )
+
+
+def add_data_dir(command: Parser) -> None:
     command.add_argument("--data-dir", type=Path, metavar="DIR", help="folder of the datasets (default: QCCF_DATA)")
 
 

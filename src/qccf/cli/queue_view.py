@@ -10,7 +10,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from qccf.cli.tables import clock
+from qccf.core.numbers import clock
+from qccf.core.words import counted
 from qccf.jobs.queue import Engine, Job, ProgressListener, QueueProgress, run_jobs
 
 
@@ -48,13 +49,14 @@ class QueueView:
                 done = progress.done_steps[index]
                 table.add_row(job.label, ProgressBar(job.steps, done, width=24), f"{done}/{job.steps}")
         elapsed = clock(time.monotonic() - self._began)
-        return Group(Text(f"{status(progress)}, {elapsed} elapsed"), table)
+        total = ProgressBar(max(1, sum(job.steps for job in progress.jobs)), sum(progress.done_steps))
+        return Group(Text(f"{status(progress)}, {elapsed} elapsed"), total, table)
 
 
 def print_start(console: Console, jobs: Sequence[Job], out: Path) -> None:
     """How many runs there are, and how many of them are finished already."""
     finished = sum(job.is_finished() for job in jobs)
-    text = f"{len(jobs)} run{'s' * (len(jobs) > 1)} in {out}"
+    text = f"{counted(len(jobs), 'run')} in {out}"
     console.print(text + (f", {finished} already finished" if finished else ""), soft_wrap=True, highlight=False)
 
 

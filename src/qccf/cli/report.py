@@ -5,17 +5,18 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qccf.cli.options import Subparsers
+from qccf.cli.options import Subparsers, add_json
 from qccf.core.errors import QccfError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from qccf.report.page.build import Manifest, ReportPage
+    from qccf.paper.claims import Judged
+    from qccf.reports.page.build import ReportPage
+    from qccf.reports.page.opening import Manifest
 
 MANIFEST = "reproduction.json"
 
@@ -23,8 +24,14 @@ MANIFEST = "reproduction.json"
 def add_parser(commands: Subparsers) -> None:
     report = commands.add_parser("report", help="write one HTML page about any runs")
     report.description = "Claims, figures, settings and deviations of any runs, as one HTML file that opens offline."
+    report.usage = "qccf report DIR … [options]"
+    report.examples = {
+        "qccf report runs/mine": "one page about all runs in a folder",
+        "qccf report runs/reproduce-small --out page.html": "the page of a reproduction again, under another name",
+    }
     report.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders of runs, or folders above them")
-    report.add_argument("--out", type=Path, metavar="FILE.html", help="default DIR/report.html")
+    report.add_argument("--out", type=Path, metavar="FILE.html", help="the page (default DIR/report.html)")
+    add_json(report, "the numbers behind each verdict")
     report.set_defaults(run=report_command)
 
 
@@ -51,8 +58,8 @@ def find_planned(folder: Path, tree: dict[str, Any]) -> Found:
 
 def report_command(options: argparse.Namespace) -> int:
     """Of a reproduction, the runs of its last plan; of any other folder, all runs in it."""
-    from rich.console import Console
-
+    from qccf.cli.json_output import print_json
+    from qccf.cli.screen import output
     from qccf.core.files import require_writable
     from qccf.paper.diagnosis import NOTES
     from qccf.paper.families import find_studies
@@ -74,8 +81,16 @@ def report_command(options: argparse.Namespace) -> int:
     out: Path = options.out or folders[0] / "report.html"
     require_writable(out.parent)
     report = write_report(out, found, _merge_manifests(manifests), notes=[folder / NOTES for folder in folders])
-    print_verdicts(Console(), report, out)
+    if options.json:
+        print_json([_verdict_json(one, full=options.json == "full") for one in report.judged])
+        return 0
+    print_verdicts(output(), report, out)
     return 0
+
+
+def _verdict_json(one: "Judged", *, full: bool) -> dict[str, Any]:
+    tree = {"figure": one.family.title, "claim": one.claim.words, "verdict": str(one.verdict)}
+    return tree | {"findings": [vars(finding) for finding in one.findings]} if full else tree
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -89,7 +104,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 def manifest_of(tree: dict[str, Any], folder: Path) -> "Manifest":
     """The plan of a reproduction and the number of results that are missing; failed ones are listed, not counted."""
-    from qccf.report.page.build import Manifest
+    from qccf.reports.page.opening import Manifest
 
     found = find_planned(folder, tree)
     existing = len(found.runs) + len(found.varied) + len(found.studies)
@@ -105,7 +120,7 @@ def manifest_of(tree: dict[str, Any], folder: Path) -> "Manifest":
 
 def _merge_manifests(manifests: "Sequence[Manifest]") -> "Manifest":
     """One manifest for all folders of a report."""
-    from qccf.report.page.build import Manifest
+    from qccf.reports.page.opening import Manifest
 
     return Manifest(
         command="\n".join(one.command for one in manifests),
@@ -118,28 +133,24 @@ def _merge_manifests(manifests: "Sequence[Manifest]") -> "Manifest":
 
 def write_report(out: Path, found: Found, manifest: "Manifest", *, notes: Sequence[Path]) -> "ReportPage":
     """Write the page, and its figures into the folder `figures` beside it; `notes` that do not exist are skipped."""
-    from qccf.core.files import write_text_whole, write_whole
     from qccf.paper.families import read_study
-    from qccf.report.page.build import build_report
+    from qccf.reports.page.build import build_report
     from qccf.rounds.run_folder import read_run
 
     notes_text = "\n\n".join(path.read_text(encoding="utf-8") for path in notes if path.is_file())
     records, varied = ([read_run(path) for path in paths] for paths in (found.runs, found.varied))
     report = build_report(records, [read_study(path) for path in found.studies], manifest, notes_text, varied)
-    for name, data in report.files.items():
-        write_whole(out.parent / "figures" / name, partial(_write_bytes, data))
-    write_text_whole(out, report.page)
+    report.write(out)
     return report
 
 
-def _write_bytes(data: bytes, path: Path) -> None:
-    path.write_bytes(data)
-
-
 def print_verdicts(console: "Console", report: "ReportPage", out: Path) -> None:
-    """One line per claim, the totals, and where the page is."""
+    """What the page opens with, one line per claim that was judged and the totals, and where the page is."""
+    for sentence in report.sentences:
+        console.print(sentence, soft_wrap=True, highlight=False, markup=False)
     for one in report.judged:
         console.print(f"{one.verdict:>15}  {one.family.title}: {one.claim.words}", soft_wrap=True, highlight=False)
-    counts = Counter(one.verdict for one in report.judged)
-    console.print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()), highlight=False)
+    if report.judged:
+        counts = Counter(one.verdict for one in report.judged)
+        console.print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()), highlight=False)
     console.print(f"Written: {out}, figures in {out.parent / 'figures'}", soft_wrap=True, highlight=False)

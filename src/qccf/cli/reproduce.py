@@ -11,6 +11,7 @@ from qccf.cli.engines import add_engine, build_engine, check_engine, cores_per_j
 from qccf.cli.options import Subparsers, add_data_dir, add_overrides
 from qccf.cli.report import MANIFEST, find_planned, manifest_of, print_verdicts, write_report
 from qccf.core.errors import ConfigError, QccfError
+from qccf.core.suggest import hint
 
 if TYPE_CHECKING:
     from qccf.jobs.queue import Job, QueueProgress
@@ -26,14 +27,29 @@ def add_parser(commands: Subparsers) -> None:
         "Run the paper's experiments and report for every claim whether it holds. "
         "The same command resumes a reproduction that was stopped."
     )
+    reproduce.usage = "qccf reproduce [FIGURE] [options]"
+    reproduce.examples = {
+        "qccf reproduce fig3 --scale smoke": "one figure in a minute or two, to see that everything works",
+        "qccf reproduce --scale small --jobs 2": "all figures, two runs at a time",
+    }
+    reproduce.elsewhere = {"--policy": "the paper's experiments say which policies run; use qccf compare for your own."}
     reproduce.add_argument(
-        "figure", nargs="?", choices=("fig2", "fig3", "fig4", "fig5", "all"), default="all", help="default: all"
+        "figure",
+        nargs="?",
+        metavar="FIGURE",
+        choices=("fig2", "fig3", "fig4", "fig5", "all"),
+        default="all",
+        help="fig2, fig3, fig4, fig5 or all (default all)",
     )
     reproduce.add_argument(
         "--scale", choices=("smoke", "small", "full"), default="small", help="size of the experiments (default small)"
     )
-    reproduce.add_argument("--tasks", default="femnist,cifar10", metavar="A,B", help="default: femnist,cifar10")
-    reproduce.add_argument("--out", type=Path, metavar="DIR", help="default runs/reproduce-SCALE")
+    reproduce.add_argument(
+        "--tasks", default="femnist,cifar10", metavar="A,B", help="femnist, cifar10 or both (default both)"
+    )
+    reproduce.add_argument(
+        "--out", type=Path, metavar="DIR", help="default runs/reproduce-SCALE; one per settings with --set"
+    )
     add_engine(reproduce)
     add_data_dir(reproduce)
     add_overrides(reproduce)
@@ -42,20 +58,26 @@ def add_parser(commands: Subparsers) -> None:
 
 def reproduce_command(options: argparse.Namespace) -> int:
     """Run the jobs of the figures and write the report."""
-    from rich.console import Console
+    from qccf.cli.screen import announce, end_announcement, output
 
+    console = output()
+    announce(console, "Loading libraries and looking for data")
+    from qccf.cli.folders import claimed, default_folder
     from qccf.cli.queue_view import print_outcome, run_with_view
-    from qccf.core.files import require_writable
+    from qccf.core.words import counted
     from qccf.learning.datasets import data_folder
     from qccf.paper.diagnosis import NOTES
     from qccf.paper.experiments import FIGURES, SCALES, reproduction_jobs, varied_jobs
     from qccf.paper.studies import study_jobs
     from qccf.rounds.world import build_world
+    from qccf.settings.loading import digest
 
     check_engine(options)
     figures = list(FIGURES) if options.figure == "all" else [options.figure]
     scale = SCALES[options.scale]
-    out: Path = options.out or Path("runs") / f"reproduce-{scale.name}"
+    name = f"reproduce-{scale.name}"
+    default = default_folder(name, digest(options.overrides)) if options.overrides else Path("runs") / name
+    out: Path = options.out or default
     data_dir = data_folder(options.data_dir)
     tasks = _choose_tasks(options.tasks, data_dir)
     overrides = [f"execution.workers={cores_per_job(options)}", *options.overrides]
@@ -69,23 +91,25 @@ def reproduce_command(options: argparse.Namespace) -> int:
     if options.figure == "all":  # they belong to no single figure
         varied = varied_jobs(scale, tasks, overrides, runs=out / VARIED_RUNS, data_dir=data_dir)
         studies = study_jobs(scale.study_seeds, scale.study_rounds, out / "studies", brief=scale.name == "smoke")
-    require_writable(out)
     jobs: list[Job] = [*training, *varied, *studies]
-    console = Console()
+    end_announcement()
     for one in tasks:
         text = f"not run: {one.reason}" if one.reason else f"data: {one.dataset}"
         console.print(f"{one.task.name}: {text}", soft_wrap=True, highlight=False)
     console.print(
-        f"{len(training) + len(varied)} runs and {len(studies)} studies in {out}", soft_wrap=True, highlight=False
+        f"{counted(len(training) + len(varied), 'run')} and {counted(len(studies), 'study')} in {out}",
+        soft_wrap=True,
+        highlight=False,
     )
-    _write_manifest(out, options, figures, tasks, jobs)  # also before the first run, for a report while it runs
-    progress = run_with_view(console, jobs, build_engine(options))
-    _write_manifest(out, options, figures, tasks, jobs, progress)
-    tree = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
-    found = find_planned(out, tree)
-    if found.runs:
-        page = out / "report.html"
-        print_verdicts(console, write_report(page, found, manifest_of(tree, out), notes=[out / NOTES]), page)
+    with claimed(out, "reproduce"):
+        _write_manifest(out, options, figures, tasks, jobs)  # also before the first run, for a report while it runs
+        progress = run_with_view(console, jobs, build_engine(options))
+        _write_manifest(out, options, figures, tasks, jobs, progress)
+        tree = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
+        found = find_planned(out, tree)
+        if found.runs:
+            page = out / "report.html"
+            print_verdicts(console, write_report(page, found, manifest_of(tree, out), notes=[out / NOTES]), page)
     return print_outcome(console, progress)
 
 
@@ -95,7 +119,7 @@ def _choose_tasks(tasks: str, data_dir: Path) -> "list[ChosenTask]":
     names = [name.strip() for name in tasks.split(",")]
     for name in names:
         if name not in TASKS:
-            raise ConfigError(f"--tasks {tasks}: {name!r} is not one of {', '.join(TASKS)}.")
+            raise ConfigError(f"--tasks {tasks}: task {name!r} does not exist: {hint(name, TASKS)}")
     return [choose_data(TASKS[name], data_dir) for name in dict.fromkeys(names)]
 
 

@@ -4,12 +4,15 @@ import math
 
 from rich.console import Console
 from rich.live import Live
+from rich.spinner import Spinner
 from rich.table import Table
 
-from qccf.cli.tables import clock, number
+from qccf.core.numbers import clock, number, quantity
+from qccf.core.words import counted
 from qccf.runtimes.simulator import RoundEvent
 from qccf.settings.loading import Scenario
 
+PREPARING = "Dealing out the data, compiling kernels and probing gradients"
 PLAIN_LINES = 20
 """Maximum number of lines that a run prints without a terminal, not counting the first and the last round."""
 
@@ -23,6 +26,7 @@ class LiveView:
 
     def __enter__(self) -> "LiveView":
         self._live.start()
+        self._live.update(Spinner("dots", f"{PREPARING} …"))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -36,7 +40,7 @@ class LiveView:
             "round": f"{last['round'] + 1} of {total}, {clock(self._eta(event))} left",
             "test accuracy": number(last["test_accuracy"], ".1%"),
             "training loss": number(last["train_loss"]),
-            "energy so far": f"{last['cumulative_energy_j']:.4g} J",
+            "energy so far": quantity(last["cumulative_energy_j"], "J"),
             "bits": number(last["mean_bits"]),
             "participants": f"{last['participants']}, {last['missed']} missed the deadline",
             "error, its budget": f"{number(last['aggregate_error'])}, {number(last['error_budget'])}",
@@ -61,6 +65,7 @@ class PlainView:
         self._console = console
 
     def __enter__(self) -> "PlainView":
+        self._console.print(f"{PREPARING} …", highlight=False, soft_wrap=True)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -74,8 +79,9 @@ class PlainView:
         line = (
             f"{_run_name(event.scenario)}: round {done}/{total}, "
             f"accuracy {number(last['test_accuracy'], '.1%')}, loss {number(last['train_loss'])}, "
-            f"{last['cumulative_energy_j']:.4g} J, bits {number(last['mean_bits'])}, "
-            f"{last['participants']} participants, {last['missed']} missed the deadline, {event.round_seconds:.2f} s"
+            f"{quantity(last['cumulative_energy_j'], 'J')}, bits {number(last['mean_bits'])}, "
+            f"{counted(int(last['participants']), 'participant')}, {last['missed']} missed the deadline, "
+            f"{event.round_seconds:.2f} s"
         )
         self._console.print(line, soft_wrap=True, highlight=False)
 

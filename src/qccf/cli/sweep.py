@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qccf.cli import completers
 from qccf.cli.engines import add_engine, build_engine, check_engine, with_cores
-from qccf.cli.options import Subparsers, add_data_dir, warn
+from qccf.cli.options import Subparsers, add_data_dir, add_json, warn
 from qccf.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,51 +22,72 @@ def add_parser(commands: Subparsers) -> None:
     sweep.description = (
         "Run a grid of settings and write one Parquet table. The same command resumes a sweep that was stopped."
     )
-    sweep.add_argument("file", type=Path, metavar="FILE.toml", help="the grid (see docs/sweep.md)")
+    sweep.usage = "qccf sweep FILE.toml [options]"
+    sweep.examples = {
+        "qccf sweep examples/sweep.toml --jobs 2": "two runs at a time on this machine",
+        "qccf sweep examples/sweep.toml --engine ray": "on a Ray cluster that is started here",
+    }
+    in_file = "a sweep takes it from FILE.toml, under [settings] or [grid]."
+    sweep.elsewhere = dict.fromkeys(
+        ("--policy", "--policies", "--codec", "--codecs", "--seed", "--seeds", "--rounds", "--set"), in_file
+    )
+    file = sweep.add_argument("file", type=Path, metavar="FILE.toml", help="the grid (see docs/sweep.md)")
+    completers.attach(file, completers.toml_files)
     add_engine(sweep)
-    sweep.add_argument("--out", type=Path, metavar="DIR", help="default runs/sweep-FILE")
+    sweep.add_argument("--out", type=Path, metavar="DIR", help="default: one per grid, below runs/")
+    sweep.add_argument("--force", action="store_true", help="replace what qccf has written into --out, and start fresh")
     add_data_dir(sweep)
+    add_json(sweep, "every round of every run")
     sweep.set_defaults(run=sweep_command, trains=True)
 
 
 def sweep_command(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
+    from qccf.cli.folders import claimed, default_folder
+    from qccf.cli.json_output import print_json
     from qccf.cli.queue_view import print_outcome, print_start, run_with_view
-    from qccf.cli.tables import print_health
-    from qccf.core.files import require_writable, write_text_whole
+    from qccf.cli.screen import announce, end_announcement, screen_of
+    from qccf.cli.tables import print_health, sweep_table
+    from qccf.core.files import write_text_whole
+    from qccf.core.words import counted
     from qccf.jobs.grid import load_grid
     from qccf.jobs.tables import RESULTS, ROUNDS, SweepTables
+    from qccf.settings.loading import digest, run_digest
 
     check_engine(options)
+    console = screen_of(options)
+    announce(console, f"Checking the runs of {options.file}")
     grid = load_grid(options.file)
     measured = grid.kind == "measure"
     if measured and (options.engine == "ray" or (options.jobs or 1) > 1):
         raise ConfigError('kind = "measure" runs one job at a time on this machine: omit --jobs and --engine ray.')
-    out: Path = options.out or Path("runs") / f"sweep-{options.file.stem}"
     grid = _resolved(grid, options)
+    settings = digest(grid.kind, [run_digest(one) for one in grid.scenarios])
+    out: Path = options.out or default_folder(f"sweep-{options.file.stem}", settings)
     jobs = [_job(scenario, grid.kind, out / "runs", options) for scenario in grid.scenarios]
-    require_writable(out)
-    write_text_whole(out / "sweep.toml", options.file.read_text(encoding="utf-8"))
-    console = Console()
-    print_start(console, jobs, out)
-    tables = SweepTables(out, grid)
-    latest: list[QueueProgress] = []
+    end_announcement()
+    with claimed(out, "sweep", force=options.force):
+        write_text_whole(out / "sweep.toml", options.file.read_text(encoding="utf-8"))
+        print_start(console, jobs, out)
+        tables = SweepTables(out, grid)
+        latest: list[QueueProgress] = []
 
-    def listener(progress: "QueueProgress", index: int) -> None:
-        latest[:] = [progress]
-        tables.update(progress, index)
+        def listener(progress: "QueueProgress", index: int) -> None:
+            latest[:] = [progress]
+            tables.update(progress, index)
 
-    try:
-        progress = run_with_view(console, jobs, build_engine(options, process_per_job=measured), listener)
-        latest[:] = [progress]
-    finally:  # also when the whole cluster is lost
-        for last in latest:
-            tables.write(last)
-    if progress.count("done"):
-        print_health(console, tables.health_sentences())
-        written = f"{out / RESULTS} (one row per run), {out / ROUNDS} (one row per run and round)"
-        console.print(f"Written: {written}", soft_wrap=True, highlight=False)
+        try:
+            progress = run_with_view(console, jobs, build_engine(options, process_per_job=measured), listener)
+            latest[:] = [progress]
+        finally:  # also when the whole cluster is lost
+            for last in latest:
+                tables.write(last)
+        if options.json:
+            print_json(tables.rows(full=options.json == "full"))
+        elif progress.count("done"):
+            console.print(sweep_table(f"{options.file.name}: {counted(progress.count('done'), 'run')}", tables.rows()))
+            print_health(console, tables.health_sentences())
+            written = f"{out / RESULTS} (one row per run), {out / ROUNDS} (one row per run and round)"
+            console.print(f"Written: {written}", soft_wrap=True, highlight=False)
     return print_outcome(console, progress)
 
 
@@ -74,7 +96,6 @@ def _resolved(grid: "Grid", options: argparse.Namespace) -> "Grid":
     from qccf.jobs.grid import require_distinct
     from qccf.learning.datasets import data_folder
     from qccf.rounds.setup import check_scenario, with_counted_parameters
-    from qccf.rounds.sources import check_trace
     from qccf.runtimes.planner import planned_scenario
 
     train = grid.kind == "train"
@@ -84,8 +105,6 @@ def _resolved(grid: "Grid", options: argparse.Namespace) -> "Grid":
     ]
     for one in scenarios:
         check_scenario(one)
-        if not train:
-            check_trace(one)
     if train and options.address is None:  # the nodes of another cluster have their own data
         scenarios = _with_datasets(scenarios, data_folder(options.data_dir))
     require_distinct(tuple(scenarios))  # two datasets may have the same fallback

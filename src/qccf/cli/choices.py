@@ -1,0 +1,41 @@
+"""What can be chosen by name, with half a line about each.
+
+The registries hold the same names, but importing them loads NumPy, and help and completion must be fast. A test
+compares these tables with the registries.
+"""
+
+PRESETS = {
+    "femnist": "handwritten characters, 62 classes: the paper's first task",
+    "cifar10": "colour photographs, 10 classes: the paper's second task",
+    "quick": "a small federation on synthetic handwriting, for a first look",
+    "paper-table": "Table I to the letter; no client can upload with it (erratum E1)",
+}
+
+POLICIES = {
+    "qccf": "decides clients, channels, bits and CPU frequencies together",
+    "no-quantization": "uploads 32-bit floats",
+    "channel-allocate": "as many bits as the channel carries before the deadline",
+    "principle": "bits by DAdaQuant's rule, which ignores the radio",
+    "same-size": "qccf that takes all datasets to be as large as the largest",
+    "fixed-bits": "the same number of bits in every upload",
+}
+
+CODECS = {
+    "model": "the model with one range, as in the paper",
+    "update": "its difference from the global model",
+    "block": "the model with a range for every 128 values",
+    "update+block": "the difference, with a range for every 128 values",
+    "model+entropy": "the model, entropy-coded",
+    "update+entropy": "the difference, entropy-coded",
+    "block+entropy": "the model, entropy-coded with a scale per layer",
+    "update+block+entropy": "the difference, entropy-coded with a scale per layer",
+}
+
+DATASETS = {
+    "handwriting": "synthetic characters, 62 classes; needs no download",
+    "emnist": "handwritten characters, 62 classes, writers unknown",
+    "femnist": "handwritten characters, 62 classes, with their writers",
+    "mnist": "handwritten digits, 10 classes",
+    "fashion-mnist": "grey images of clothing, 10 classes",
+    "cifar10": "colour photographs, 10 classes",
+}
