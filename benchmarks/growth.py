@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from qccf.core.intervals import estimate
-from qccf.report.figures.builders import BAND, estimated
-from qccf.report.figures.chart import Chart, Panel
-from qccf.report.figures.drawing import save_chart
-from qccf.report.figures.style import Styles
+from qccf.reports.figures.builders import BAND, estimated
+from qccf.reports.figures.chart import Chart, Panel
+from qccf.reports.figures.drawing import save_chart
+from qccf.reports.figures.style import Styles
 
 SIZE, CHANNELS = "federation.num_clients", "radio.num_channels"
 BEFORE = "before the run, all libraries loaded"

@@ -14,7 +14,10 @@ from qccf.runtimes.planner import plan
 from qccf.settings.loading import load_scenario
 
 POLICIES = ["qccf", "no-quantization", "channel-allocate", "principle", "same-size"]
-MODELS = {"constant θ": [], "growing θ": ["statistics.model=trace", "statistics.trace=growing-weights"]}
+MODELS = {
+    "constant θ": ["statistics.model=constant"],
+    "growing θ": ["statistics.model=trace", "statistics.trace=growing-weights"],
+}
 
 
 def interval(values: np.ndarray, form: str = ".2f", scale: float = 1.0) -> str:
@@ -47,7 +50,9 @@ def main() -> None:
     energies: dict[tuple[str, int], dict[str, np.ndarray]] = {}
     for model, overrides in MODELS.items():
         for beta in (150, 300):
-            scenario = load_scenario("femnist", ["control.form=paper", f"data.dataset_size_std={beta}", *overrides])
+            scenario = load_scenario(
+                "femnist", ["control.form=paper", "codec.name=model", f"data.dataset_size_std={beta}", *overrides]
+            )
             runs = by_policy(plan(scenario, POLICIES, seeds))
             totals = {name: np.array([run.energy_j[-1] for run in mine]) for name, mine in runs.items()}
             energies[model, beta] = totals

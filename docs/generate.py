@@ -7,6 +7,7 @@ import argparse
 import ast
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -147,20 +148,29 @@ def command_line() -> str:
         "# Command line",
         "",
         "`make docs` writes this page from the parser. A user error ends with one sentence and exit status 2, an",
-        "interrupt with status 130.",
+        "interrupt with status 130. Every command has `--help`, and `--debug`, which shows the traceback of an error.",
     ]
+    lists: dict[str, Mapping[str, str]] = {}
     top = parser()
     commands = next(a for a in top._actions if isinstance(a, argparse._SubParsersAction))
     for name, command in commands.choices.items():
         lines += ["", f"## `qccf {name}`", "", command.description or "", "", "| argument | meaning |", "|---|---|"]
         for action in command._actions:
-            if "--help" in action.option_strings:
+            if {"--help", "--debug"} & set(action.option_strings):
                 continue
             choices = "|".join(map(str, action.choices)) if action.choices else ""
             value = str(action.metavar or choices or action.dest)
-            takes = "" if action.nargs == 0 else value
+            takes = (
+                "" if action.nargs == 0 else f"[{value}]" if action.nargs == "?" and action.option_strings else value
+            )
             words = " ".join(word for word in (*action.option_strings, takes) if word)
-            lines.append(f"| `{_cell(words)}` | {_cell(action.help or '')} |")
+            lines.append(f"| `{_cell(words)}` | {_cell((action.help or '').replace(' (see below)', ''))} |")
+        lists |= command.lists
+        if command.examples:
+            lines += ["", "```", *(f"{line}  # {text}" for line, text in command.examples.items()), "```"]
+    for title, entries in lists.items():
+        lines += ["", f"## {title}", "", "| name | what it is |", "|---|---|"]
+        lines += [f"| `{_cell(name)}` | {_cell(text)} |" for name, text in entries.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -201,10 +211,10 @@ def pictures() -> None:
 
     from qccf.core.contracts import Observation
     from qccf.devices.cost import compute_energy_j, slowest_frequency_hz, training_cycles
-    from qccf.report.figures.builders import BAND, BITS_LABEL, SIZES_LABEL, curves, grouped
-    from qccf.report.figures.chart import Chart, Panel, Series
-    from qccf.report.figures.drawing import save_chart
-    from qccf.report.figures.style import Styles
+    from qccf.reports.figures.builders import BAND, BITS_LABEL, SIZES_LABEL, curves, grouped
+    from qccf.reports.figures.chart import Chart, Panel, Series
+    from qccf.reports.figures.drawing import save_chart
+    from qccf.reports.figures.style import Styles
     from qccf.rounds.setup import build_policy
     from qccf.rounds.sources import StatisticsModel
     from qccf.runtimes.planner import plan
@@ -216,7 +226,13 @@ def pictures() -> None:
         save_chart(chart, ROOT / "docs" / "images" / f"{key}.svg")
 
     scenario = load_scenario(
-        "femnist", ["statistics.model=trace", "statistics.trace=growing-weights", "control.form=paper"]
+        "femnist",
+        [
+            "statistics.model=trace",
+            "statistics.trace=growing-weights",
+            "control.form=paper",
+            "codec.name=model",
+        ],
     )
     c = scenario.constants()
     bits = np.arange(1.0, 11.0)
@@ -272,7 +288,7 @@ def main() -> None:
     for name, text in DOCUMENTS.items():
         (ROOT / "docs" / name).write_text(text(), encoding="utf-8")
     deviations = (ROOT / "docs" / "deviations.md").read_text(encoding="utf-8")
-    (SOURCE / "report" / "page" / "assets" / "deviations.md").write_text(deviations, encoding="utf-8")
+    (SOURCE / "reports" / "page" / "assets" / "deviations.md").write_text(deviations, encoding="utf-8")
     if options.parse_args().pictures:
         pictures()
 

@@ -1,5 +1,5 @@
 """A policy of your own: every client on its fastest free channel, with a fixed number of bits.
-Try it: qccf plan quick --policy examples.custom_policy:BestLinks --policy qccf --set "policy.options={num_bits = 4}"
+Try it: qccf plan quick --policy qccf,examples.custom_policy:BestLinks --set "policy.options={num_bits = 4}"
 """
 
 import numpy as np

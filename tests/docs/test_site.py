@@ -33,7 +33,7 @@ def test_documents_made_from_code_are_up_to_date(generate) -> None:
     assert set(generate.DOCUMENTS) == {"paper-map.md", "cli.md", "settings.md"}
     for name, text in generate.DOCUMENTS.items():
         assert (ROOT / "docs" / name).read_text() == text(), f"docs/{name} is out of date: run make docs"
-    shipped = ROOT / "src" / "qccf" / "report" / "page" / "assets" / "deviations.md"
+    shipped = ROOT / "src" / "qccf" / "reports" / "page" / "assets" / "deviations.md"
     assert shipped.read_text() == (ROOT / "docs" / "deviations.md").read_text(), "run make docs"
 
 
