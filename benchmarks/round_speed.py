@@ -14,8 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from qccf.runtimes.clients import resolve_precision
-
 PEERS = Path(__file__).parent / "peers"
 PACKAGES = {"flower": "flwr[simulation]>=1.41,<1.42", "pfl": "pfl[pytorch]==0.6.0"}
 
@@ -48,6 +46,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="measured rounds per repeat")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--envs", type=Path, default=Path("runs/peer-environments"))
+    parser.add_argument("--bf16", action="store_true", help="try qccf with bf16 as well")
     options = parser.parse_args()
     envs, rounds = options.envs.absolute(), str(options.rounds)
     flower, pfl = environment(envs, "flower"), environment(envs, "pfl")
@@ -57,7 +56,7 @@ def main() -> None:
         "pfl-research, fp32": lambda: measured([str(pfl), "pfl_peer.py", rounds]),
         "qccf, fp32": lambda: measured([sys.executable, "qccf_peer.py", rounds, "fp32"]),
     }
-    if resolve_precision("auto", "cpu") == "bf16":
+    if options.bf16:
         contestants["qccf, bf16"] = lambda: measured([sys.executable, "qccf_peer.py", rounds, "bf16"])
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     shares: dict[str, list[float]] = {name: [] for name in contestants}

@@ -2,11 +2,14 @@
 
 import json
 import re
+import signal
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from examples.custom_codec import Signs
 from qccf.core.errors import ConfigError, InfeasibleError
@@ -14,6 +17,7 @@ from qccf.policies.registry import POLICIES
 from qccf.quantization.registry import CODECS
 from qccf.rounds.setup import with_counted_parameters
 from qccf.rounds.world import build_world
+from qccf.runtimes import clients
 from qccf.runtimes.clients import Clients, resolve_device, resolve_precision
 from qccf.runtimes.simulator import simulate
 from qccf.settings.loading import load_scenario
@@ -136,9 +140,29 @@ def test_seeds_differ() -> None:
     assert first.summary["energy_j"] != second.summary["energy_j"]
 
 
-def test_precision_and_device() -> None:
-    assert resolve_precision("bf16", "cpu") == "bf16"
-    assert resolve_precision("auto", "cpu") in ("fp32", "bf16")
+@pytest.mark.parametrize("works", [True, False])
+def test_precision(works: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "_multiplies_bf16", lambda: works)
+    assert resolve_precision("auto", "cpu") == resolve_precision("fp32", "cpu") == "fp32"
+    if works:
+        assert resolve_precision("bf16", "cpu") == "bf16"
+    else:
+        with pytest.raises(ConfigError, match='dies on this processor: use "fp32"'):
+            resolve_precision("bf16", "cpu")
+
+
+@pytest.mark.parametrize("status", [0, -signal.SIGILL])
+def test_another_process_tries_amx(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    monkeypatch.setattr(clients.subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, status))
+    clients._multiplies_bf16.cache_clear()
+    try:
+        assert clients._multiplies_bf16() is (status == 0)
+    finally:
+        clients._multiplies_bf16.cache_clear()
+
+
+def test_device() -> None:
     assert resolve_device("cpu") == "cpu"
     if resolve_device("auto") == "cpu":
         with pytest.raises(ConfigError, match="no CUDA device"):

@@ -112,7 +112,9 @@ def add_training(command: Parser) -> None:
     add_data_dir(command)
     command.add_argument("--device", choices=("auto", "cpu", "cuda"), help="auto uses a GPU if there is one")
     command.add_argument(
-        "--precision", choices=("auto", "fp32", "bf16"), help="auto uses bf16 if the hardware multiplies it"
+        "--precision",
+        choices=("auto", "fp32", "bf16"),
+        help="auto: fp32 on a CPU, bf16 on a GPU that multiplies it",
     )
     command.add_argument(
         "--workers", type=whole_number, metavar="W", help="threads per run that train clients (default: all cores)"

@@ -7,8 +7,11 @@ changes nothing but the time.
 import math
 import os
 import queue
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -211,10 +214,21 @@ def resolve_device(wanted: str) -> str:
 
 
 def resolve_precision(wanted: str, device: str) -> str:
-    """bf16 where the hardware multiplies it natively, else fp32: emulated bf16 is slower."""
+    """`auto` is bf16 on a GPU that multiplies it natively, else fp32: the same numbers on every processor."""
+    if wanted == "bf16" and device == "cpu" and not _multiplies_bf16():
+        raise ConfigError(
+            'execution.precision = "bf16", but a process that multiplies bf16 dies on this processor: use "fp32", or '
+            "set the environment variable ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16."
+        )
     if wanted != "auto":
         return wanted
-    if device == "cuda":
-        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-    native = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
-    return "bf16" if native else "fp32"
+    return "bf16" if device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
+
+
+@cache
+def _multiplies_bf16() -> bool:
+    """Virtual machines may announce AMX and end a process that uses it (SIGILL), so another process tries it."""
+    if not torch.cpu._is_amx_tile_supported():
+        return True
+    program = "import torch; x = torch.ones(64, 64, dtype=torch.bfloat16); x @ x"
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, check=False).returncode == 0

@@ -251,7 +251,7 @@ class ExecutionSection(Section):
 
     workers: int = key(0, "threads that train clients; 0 uses every core", ge=0, le=1024)
     device: Literal["auto", "cpu", "cuda"] = key("auto", "where training runs; auto uses a GPU if there is one")
-    precision: Literal["auto", "fp32", "bf16"] = key("auto", "auto uses bf16 where the hardware multiplies it")
+    precision: Literal["auto", "fp32", "bf16"] = key("auto", "auto: fp32 on a CPU, bf16 on a GPU that multiplies it")
     checkpoint_every: int = key(1, "rounds between checkpoints", ge=1, le=1_000_000)
 
 
