@@ -8,11 +8,13 @@ comparison has whole seeds. A run's folder is named by its settings: use another
 
 import argparse
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
 from qccf.cli.queue_view import print_outcome, run_with_view
@@ -112,6 +114,19 @@ def measures(run: Run) -> dict[str, float]:
     }
 
 
+def progress(run: Run) -> list[tuple[float, float]]:
+    """Energy in joules and accuracy in per cent at each evaluation; the accuracy is a mean over a tenth of the run."""
+    seen = np.flatnonzero(np.isfinite(run.accuracy))
+    window = max(1, len(seen) // 10)
+    means = np.convolve(100.0 * run.accuracy[seen], np.ones(window) / window, mode="valid")
+    return [(float(run.energy_j[i]), float(mean)) for i, mean in zip(seen[window - 1 :], means, strict=True)]
+
+
+def energy_to(curve: Sequence[Sequence[float]], accuracy: float) -> float:
+    """The energy at which a run first has this accuracy; infinite if it never has."""
+    return next((energy for energy, reached in curve if reached >= accuracy), math.inf)
+
+
 SHOWN = {
     "accuracy": ("accuracy (%)", ".2f"),
     "energy": ("energy (J)", ".3g"),
@@ -121,7 +136,7 @@ SHOWN = {
     "empty": ("empty rounds", ".0f"),
 }
 
-Results = Mapping[int, Mapping[str, Mapping[str, float]]]
+Results = Mapping[int, Mapping[str, Mapping[str, Any]]]
 """Seed, form, measure."""
 
 
@@ -146,11 +161,27 @@ def table(title: str, results: Results) -> list[str]:
     shown = {name: paired[name].shown("+" + shape) for name, (_, shape) in SHOWN.items()}
     shown["energy"] = paired["energy"].shown("+.1f", unit=" %")
     lines.append(f"| difference, paired | {paired['accuracy'].count} | " + " | ".join(shown.values()) + " |")
-    return lines
+    return lines + matched_accuracy(results)
 
 
-Recorded = dict[str, dict[str, float]]
-"""The measures of finished runs by what was run."""
+def matched_accuracy(results: Results) -> list[str]:
+    """The energy until the default form has the accuracy at which the paper's form ends, where curves are recorded."""
+    paper, free = FORMS
+    pairs = {
+        seed: (forms[paper]["energy"], energy_to(forms[free]["progress"], forms[paper]["accuracy"]))
+        for seed, forms in results.items()
+        if paper in forms and "progress" in forms.get(free, {})
+    }
+    texts = [
+        f"seed {seed}: {energy:.3g} J" + (f" ({100.0 * (energy / total - 1.0):+.0f} %)" if energy < math.inf else "")
+        for seed, (total, energy) in pairs.items()
+    ]
+    shown = ", ".join(texts).replace("inf J", "not reached")
+    return [f"\nEnergy until the default form has the paper form's final accuracy, {shown}."] if pairs else []
+
+
+Recorded = dict[str, dict[str, Any]]
+"""The measures of finished runs, and their progress, by what was run."""
 
 
 def record_key(task: str, scenario: Scenario) -> str:
@@ -173,7 +204,8 @@ def finished(jobs: Sequence[tuple[tuple[str, str, int, str], TrainingJob]], file
     for (task, *_), job in jobs:
         key = record_key(task, job.scenario)
         if key not in figures and job.is_finished():
-            figures[key] = measures(read_run(job.folder))
+            run = read_run(job.folder)
+            figures[key] = {**measures(run), "progress": progress(run)}
     if file is not None:
         write_text_whole(file, json.dumps(figures, indent=1, sort_keys=True) + "\n")
     return figures
@@ -181,7 +213,7 @@ def finished(jobs: Sequence[tuple[tuple[str, str, int, str], TrainingJob]], file
 
 def show(jobs: Sequence[tuple[tuple[str, str, int, str], TrainingJob]], figures: Recorded) -> None:
     """The table of each task and codec from the finished runs."""
-    found: dict[tuple[str, str], dict[int, dict[str, dict[str, float]]]] = {}
+    found: dict[tuple[str, str], dict[int, dict[str, dict[str, Any]]]] = {}
     for (task, codec, seed, form), job in jobs:
         key = record_key(task, job.scenario)
         if key in figures:
