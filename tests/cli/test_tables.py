@@ -89,6 +89,10 @@ def test_hidden_columns_are_named() -> None:
     assert not any("hidden" in line for line in printed(plan_table("title", [plan_row("qccf", 1.0)]), 80))
 
 
+def test_a_heading_is_not_folded_to_the_width_of_short_labels() -> None:
+    assert any("policy" in line for line in printed(plan_table("title", [plan_row("qccf", 1.0)]), 80))
+
+
 def test_rows_are_named_by_their_codec_where_codecs_differ() -> None:
     rows = [plan_row("qccf", 1.0) | {"codec": codec} for codec in ("model", "update")]
     assert any(line.startswith("qccf, update 1.00") for line in shown(plan_table("title", rows)))

@@ -116,6 +116,7 @@ def plan_command(options: argparse.Namespace) -> int:
         "±: standard deviation over cells (energy), uploads (upload, bits) or rounds (round); bits vs size: rank "
         "correlation of bits and samples within a round."
     )
+    console.print()
     console.print(service_table(run_labels(runs), [run.summary for run in runs]))
     console.print(
         "Active: clients that take part; late: uploads past the deadline; empty: rounds without a participant although "

@@ -45,7 +45,7 @@ class FittedTable:
     caption: str | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        shown, label_width = list(self.columns), max((len(label) for label in self.labels), default=0)
+        shown, label_width = list(self.columns), max(len(label) for label in [self.first, *self.labels])
         table = self._table(shown, label_width)
         if self._width(console, options, table) > options.max_width:
             label_width = min(label_width, LABEL_WIDTH)
