@@ -8,6 +8,8 @@ import pytest
 
 import qccf
 from qccf.core.errors import ConfigError
+from qccf.policies.registry import with_codecs
+from qccf.rounds.run import run_labels
 from tests.helpers.tiny import tiny_dataset, tiny_scenario
 
 PNG = b"\x89PNG"
@@ -36,7 +38,7 @@ def test_a_run_from_a_preset_or_a_scenario() -> None:
     assert list(run.to_frame()["round"]) == [0, 1]
     assert repr(run) == (
         f"Run(same-size, codec model, seed 5: rounds 2, accuracy {run.summary['test_accuracy']:.1%}, "
-        f"energy {run.energy_j[-1]:.3g} J)"
+        f"energy {1e3 * run.energy_j[-1]:.1f} mJ)"
     )
 
 
@@ -52,6 +54,25 @@ def test_a_comparison_has_every_policy_in_every_world(compared: qccf.Runs) -> No
     assert repr(compared[:2]) == "Runs(2; policies qccf, same-size; codecs model; seeds 0)"
     assert repr(compared[:0]) == "Runs(0)"
     assert len(compared.select(codec="update")) == 0
+
+
+def test_a_policy_that_uploads_raw_floats_is_compared_once() -> None:
+    runs = qccf.plan(
+        "quick", {"federation.rounds": 3}, policies=["qccf", "no-quantization"], codecs=["model", "update"], seeds=1
+    )
+    assert [(run.policy, run.codec) for run in runs] == [
+        ("qccf", "model"), ("no-quantization", "model"), ("qccf", "update"),
+    ]  # fmt: skip
+    assert run_labels(runs) == ["qccf, model", "no-quantization", "qccf, update"]
+    assert with_codecs(["no-quantization", "same-size"], ["a", "b"]) == [
+        ("no-quantization", "a"), ("same-size", "a"), ("same-size", "b"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", [qccf.simulate, qccf.compare, qccf.plan])
+def test_a_setting_given_as_a_keyword_is_refused_with_its_name(call) -> None:
+    with pytest.raises(ConfigError, match=r"settings are given as \{'federation.rounds': 2\}"):
+        call("quick", rounds=2)
 
 
 def test_a_comparison_resumes_from_its_folder(tmp_path: Path, compared: qccf.Runs) -> None:

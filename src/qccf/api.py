@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from qccf.core.errors import ConfigError
-from qccf.policies.registry import PAPERS_POLICIES
+from qccf.policies.registry import PAPERS_POLICIES, with_codecs
 from qccf.rounds.run import Run
 from qccf.rounds.runs import Runs
-from qccf.settings.loading import Scenario, load_scenario
+from qccf.settings.loading import Scenario, load_scenario, setting_like
 
 Source = str | Path | Scenario
 Settings = Mapping[str, Any]
 Names = str | Sequence[str]
 """One name, or several."""
+
+TRAINING = ("dataset", "model", "data_dir", "callbacks", "extend", "warn")
+"""The further keywords of `simulate` and `compare`."""
 
 
 def simulate(
@@ -42,6 +45,7 @@ def simulate(
     """
     from qccf.runtimes import simulator
 
+    _refuse_unknown(more)
     chosen = _chosen(load_scenario(source, settings or {}), policy, codec, seed)
     return simulator.simulate(chosen, out=None if out is None else Path(out), **more)
 
@@ -64,14 +68,14 @@ def compare(
     from qccf.jobs.names import run_name
     from qccf.runtimes import simulator
 
+    _refuse_unknown(more)
     base = load_scenario(source, settings or {})
     first = base.federation.seed
     chosen = [
         _chosen(base, policy, codec, seed)
-        for seed, policy, codec in product(
+        for seed, (policy, codec) in product(
             range(first, first + _count(seeds)),
-            _names(policies) or PAPERS_POLICIES,
-            _names(codecs) or [base.codec.name],
+            with_codecs(_names(policies) or PAPERS_POLICIES, _names(codecs) or [base.codec.name]),
         )
     ]
     return Runs(
@@ -88,6 +92,7 @@ def plan(
     seeds: int = 8,
     statistics_from: Run | Path | str | None = None,
     on_progress: Callable[[str, int], None] | None = None,
+    **more: Any,
 ) -> Runs:
     """Energy, latency and bits of a federation without training, in `seeds` random cells.
 
@@ -95,6 +100,7 @@ def plan(
     """
     from qccf.runtimes import planner
 
+    _refuse_unknown(more, known=())
     recorded = statistics_from if isinstance(statistics_from, Run | None) else load_run(statistics_from)
     names = _names(policies) or list(PAPERS_POLICIES)
     runs = planner.plan(
@@ -142,6 +148,15 @@ def _chosen(base: Scenario, policy: str | None, codec: str | None, seed: int | N
     """The scenario with these in place of its own."""
     changes = {"policy.name": policy, "codec.name": codec, "federation.seed": seed}
     return load_scenario(base, {key: value for key, value in changes.items() if value is not None})
+
+
+def _refuse_unknown(more: Settings, known: Sequence[str] = TRAINING) -> None:
+    """Refuse a keyword that does not exist; it may be a setting."""
+    for name, value in more.items():
+        if name not in known:
+            path = setting_like(name)
+            remedy = f"settings are given as {{{path!r}: {value!r}}}" if path else "see the function's help"
+            raise ConfigError(f"there is no keyword {name!r} here: {remedy}.")
 
 
 def _names(names: Names | None) -> list[str]:

@@ -11,8 +11,9 @@ from qccf.cli.folders import kind_of, remove_written
 from qccf.cli.main import main
 from qccf.core.errors import RunFolderError
 from qccf.core.files import alone_in
+from qccf.rounds.run_folder import begin_run
 from qccf.runtimes.clients import Clients
-from tests.helpers.tiny import tiny_arguments
+from tests.helpers.tiny import tiny_arguments, tiny_scenario
 
 pytestmark = pytest.mark.usefixtures("tiny_source")
 
@@ -70,6 +71,20 @@ def test_each_settings_have_their_own_folder_and_find_it_again(capsys, trained: 
     assert "tiny, 3 rounds, codec model" in shown
     assert f"Written: {first}" in shown
     assert (trained, files()) == ([], before)
+
+
+@pytest.mark.parametrize("name", ["learning.optimizer=admw", "learning.loss=cross", "data.transform=['flop']"])
+def test_a_mistake_leaves_no_folder_behind(capsys, name: str) -> None:
+    assert run("--set", name, "--out", "mine") == 2
+    assert "is not one of" in capsys.readouterr().err
+    assert not Path("mine").exists()
+
+
+def test_a_run_that_completed_no_round_does_not_hold_its_folder(trained: list[int]) -> None:
+    begin_run(Path("mine"), tiny_scenario())
+    Path("mine/.lock").touch()
+    assert run("--out", "mine") == 0
+    assert trained == [0, 1, 2]
 
 
 def test_an_unfinished_run_resumes_from_its_default_folder(trained: list[int], monkeypatch) -> None:

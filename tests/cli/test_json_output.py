@@ -60,7 +60,9 @@ def test_a_plan_in_short_and_in_full(tmp_path: Path, capsys) -> None:
     arguments = ["plan", "quick", "--rounds", "2", "--seeds", "1", "--policy", "qccf", "--out", str(tmp_path)]
     assert main([*arguments, "--json"]) == 0
     short = json.loads(capsys.readouterr().out)
-    assert list(short) == ["scenario", "summary"]
+    assert list(short) == ["scenario", "rounds", "cells", "summary", "health", "written"]
+    assert (short["scenario"], short["rounds"], short["cells"]) == ("quick", 2, 1)
+    assert str(tmp_path / "plan.json") in short["written"]
     assert main([*arguments, "--json", "full"]) == 0
     full = json.loads(capsys.readouterr().out)
     assert full["summary"] == short["summary"]

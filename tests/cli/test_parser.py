@@ -41,6 +41,8 @@ def test_a_run_has_one_policy_one_codec_and_one_seed() -> None:
         (["--debgu", "run"], "qccf has no option --debgu: did you mean --debug?"),
         (["run", "--seeds", "2"], "run has no option --seeds: a run has one cell: use --seed S, or"),
         (["sweep", "x.toml", "--seeds", "2"], "sweep has no option --seeds: a sweep takes it from FILE.toml"),
+        (["run", "--jobs", "2"], "run has no option --jobs: it is an option of compare, reproduce, sweep."),
+        (["run", "--device", "gpu"], "'gpu' is not a value of --device: choose one of auto, cpu, cuda."),
         (["run", "--policy", "a,b"], "--policy a,b names several, and a run has one"),
         (["run", "--codec", "a", "--codec", "b"], "--codec a,b names several, and a run has one"),
         (["plan", "--policy", "qccf,"], "--policy: 'qccf,' has an empty name: write A,B;"),

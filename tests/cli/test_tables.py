@@ -28,7 +28,7 @@ def test_results_are_means_over_seeds_and_differences_paired_by_seed() -> None:
     lines = shown(results_table("title", labels, summaries))
     assert "first 60±14 1.50±0.71 3.0" in lines
     assert "second 75±21 1.75±0.35 +25±35 +15.0±7.1 3.0" in lines
-    assert "Δ: difference from the first row, paired by seed" in lines
+    assert any(line.startswith("Δ: difference from the first row, paired by seed. Accuracy: of") for line in lines)
 
 
 def test_one_run_has_no_difference_and_an_unknown_value_is_a_dash() -> None:

@@ -23,3 +23,5 @@ def test_two_names_that_are_equally_close_are_no_suggestion() -> None:
 def test_a_hint_is_a_suggestion_or_the_list() -> None:
     assert hint("qcff", KNOWN) == "did you mean qccf?"
     assert hint("x", KNOWN) == "choose one of qccf, same-size, no-quantization."
+    assert hint("gpu", ["cpu", "cuda"]) == "choose one of cpu, cuda.", "short words are alike by chance"
+    assert hint("rnu", ["run", "plan"]) == "did you mean run?"

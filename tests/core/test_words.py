@@ -2,7 +2,7 @@
 
 import pytest
 
-from qccf.core.words import counted
+from qccf.core.words import article, counted
 
 
 @pytest.mark.parametrize(
@@ -14,3 +14,7 @@ def test_a_noun_agrees_with_its_number(count: int, text: str) -> None:
 
 def test_a_noun_on_y() -> None:
     assert [counted(1, "study"), counted(2, "study")] == ["1 study", "2 studies"]
+
+
+def test_the_article_of_a_noun() -> None:
+    assert [article(noun) for noun in ("model", "optimizer")] == ["a", "an"]

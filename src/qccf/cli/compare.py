@@ -67,7 +67,7 @@ def compare_command(options: argparse.Namespace) -> int:
     from qccf.cli.queue_view import print_outcome, print_start, run_with_view
     from qccf.jobs.training import training_job
     from qccf.learning.datasets import data_folder
-    from qccf.policies.registry import PAPERS_POLICIES
+    from qccf.policies.registry import PAPERS_POLICIES, with_codecs
     from qccf.rounds.setup import check_scenario
     from qccf.runtimes.simulator import resolved_scenario
     from qccf.runtimes.tensorboard import tensorboard_class
@@ -81,7 +81,7 @@ def compare_command(options: argparse.Namespace) -> int:
     seeds = range(scenario.federation.seed, scenario.federation.seed + options.seeds)
     scenarios = [
         scenario.replaced(policy={"name": policy}, codec={"name": codec}, federation={"seed": seed})
-        for seed, policy, codec in itertools.product(seeds, policies, codecs)
+        for seed, (policy, codec) in itertools.product(seeds, with_codecs(policies, codecs))
     ]
     for one in scenarios:
         check_scenario(one)

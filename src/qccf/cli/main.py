@@ -122,6 +122,11 @@ def parser() -> Parser:
         commands.choices[name].add_argument(
             "--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error"
         )
+    commands_with: dict[str, list[str]] = {}
+    for name, command in commands.choices.items():
+        for option in command._option_string_actions:
+            commands_with.setdefault(option, []).append(name)
+        command.commands_with = commands_with
     about = {action.dest: action.help or "" for action in commands._choices_actions}
     top.lists = {group: {name: about[name] for name in names} for group, names in GROUPS.items()}
     return top

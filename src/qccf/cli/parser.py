@@ -21,6 +21,8 @@ class Parser(argparse.ArgumentParser):
         """Command lines, and what each does."""
         self.elsewhere: Mapping[str, str] = {}
         """Options that other commands have, and what to do instead."""
+        self.commands_with: Mapping[str, Sequence[str]] = {}
+        """The commands that have an option."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         if args is not None:
@@ -37,11 +39,15 @@ class Parser(argparse.ArgumentParser):
                 return
             name = argument.partition("=")[0]
             if name.startswith("--") and name not in self._option_string_actions:
-                found = closest(name, [one for one in self._option_string_actions if one.startswith("--")])
-                likely = f"did you mean {found}?" if found else f"see {self.prog} --help."
-                raise ConfigError(
-                    f"{self.prog.rpartition(' ')[2]} has no option {name}: {self.elsewhere.get(name, likely)}"
-                )
+                likely = self.elsewhere.get(name) or self._likely(name)
+                raise ConfigError(f"{self.prog.rpartition(' ')[2]} has no option {name}: {likely}")
+
+    def _likely(self, name: str) -> str:
+        """What an unknown option was probably meant to be, or where it belongs."""
+        if others := self.commands_with.get(name):
+            return f"it is an option of {', '.join(others)}."
+        found = closest(name, [one for one in self._option_string_actions if one.startswith("--")])
+        return f"did you mean {found}?" if found else f"see {self.prog} --help."
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

@@ -106,7 +106,9 @@ def plan_command(options: argparse.Namespace) -> int:
         save_chart(replace(chart, caption=f"{codecs_of(runs)}. {chart.caption}"), out / "plan.png")
         written.append(out / "plan.png")
     if options.json:
-        print_json(report if options.json == "full" else {key: report[key] for key in ("scenario", "summary")})
+        about = {"scenario": str(options.scenario), "rounds": scenario.federation.rounds, "cells": options.seeds}
+        health = {"health": health_sentences(runs), "written": [str(path) for path in written]}
+        print_json(report if options.json == "full" else about | {"summary": report["summary"]} | health)
         return 0
     console = output()
     size = f"{counted(scenario.federation.rounds, 'round')}, {counted(options.seeds, 'cell')}"

@@ -31,7 +31,7 @@ def add_parser(commands: Subparsers) -> None:
     }
     report.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders of runs, or folders above them")
     report.add_argument("--out", type=Path, metavar="FILE.html", help="the page (default DIR/report.html)")
-    add_json(report, "the numbers behind each verdict")
+    add_json(report, "the numbers behind each verdict as well")
     report.set_defaults(run=report_command)
 
 
@@ -59,8 +59,11 @@ def find_planned(folder: Path, tree: dict[str, Any]) -> Found:
 def report_command(options: argparse.Namespace) -> int:
     """Of a reproduction, the runs of its last plan; of any other folder, all runs in it."""
     from qccf.cli.json_output import print_json
-    from qccf.cli.screen import output
+    from qccf.cli.screen import announce, end_announcement, messages, output
+
+    announce(messages(), "Reading the runs")
     from qccf.core.files import require_writable
+    from qccf.core.words import counted
     from qccf.paper.diagnosis import NOTES
     from qccf.paper.families import find_studies
     from qccf.rounds.run_folder import find_runs, read_summary
@@ -80,12 +83,24 @@ def report_command(options: argparse.Namespace) -> int:
         raise QccfError(f"{', '.join(map(str, folders))}: no training run here has written a summary yet.")
     out: Path = options.out or folders[0] / "report.html"
     require_writable(out.parent)
+    announce(messages(), f"Drawing the figures of {counted(len(found.runs), 'run')}")
     report = write_report(out, found, _merge_manifests(manifests), notes=[folder / NOTES for folder in folders])
+    end_announcement()
     if options.json:
-        print_json([_verdict_json(one, full=options.json == "full") for one in report.judged])
+        print_json(_report_json(report, out, full=options.json == "full"))
         return 0
     print_verdicts(output(), report, out)
     return 0
+
+
+def _report_json(report: "ReportPage", out: Path, *, full: bool) -> dict[str, Any]:
+    """What the page says: its sentences, its table of results, and the verdicts on the paper's claims."""
+    return {
+        "page": str(out),
+        "sentences": list(report.sentences),
+        "results": report.results,
+        "claims": [_verdict_json(one, full=full) for one in report.judged],
+    }
 
 
 def _verdict_json(one: "Judged", *, full: bool) -> dict[str, Any]:

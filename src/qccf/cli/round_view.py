@@ -79,7 +79,7 @@ class PlainView:
         line = (
             f"{_run_name(event.scenario)}: round {done}/{total}, "
             f"accuracy {number(last['test_accuracy'], '.1%')}, loss {number(last['train_loss'])}, "
-            f"{quantity(last['cumulative_energy_j'], 'J')}, bits {number(last['mean_bits'])}, "
+            f"{quantity(last['cumulative_energy_j'], 'J')} so far, bits {number(last['mean_bits'])}, "
             f"{counted(int(last['participants']), 'participant')}, {last['missed']} missed the deadline, "
             f"{event.round_seconds:.2f} s"
         )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from qccf.rounds.run import Run
     from qccf.settings.loading import Scenario
 
-DEFAULT_SCENARIO = "femnist"
+DEFAULT_SCENARIO = "quick"
 
 
 def add_parser(commands: Subparsers) -> None:

@@ -58,9 +58,11 @@ class FittedTable:
         if hidden := [one.name for one in self.columns if one not in shown]:
             text = f"{counted(len(hidden), 'column')} hidden at this width: {', '.join(hidden)}; "
             yield Text(text + "widen the terminal or use --json.\n", style="dim")
+        if self.caption:
+            yield Text(f"{self.caption}\n", style="dim")
 
     def _table(self, shown: Sequence[Column], label_width: int) -> Table:
-        table = Table(caption=self.caption, box=SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
+        table = Table(box=SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
         table.add_column(self.first, overflow="fold", min_width=min(label_width, LABEL_WIDTH), max_width=label_width)
         for one in shown:
             table.add_column(one.heading, justify="right", no_wrap=True)
@@ -88,7 +90,8 @@ def results_table(title: str, labels: Sequence[str], summaries: Sequence[dict[st
         columns.append(Column("Δ accuracy\npoints", [points for _, points in pairs], 2))
     bits = [number(_mean(_present(mine, "mean_bits")), ".1f") for mine in rows.values()]
     columns.append(Column("bits", bits, 3))
-    caption = "Δ: difference from the first row, paired by seed" if len(rows) > 1 else None
+    caption = "Δ: difference from the first row, paired by seed. " if len(rows) > 1 else ""
+    caption += "Accuracy: of all test samples, after the last round."
     return FittedTable(title, list(rows), columns, caption=caption)
 
 
@@ -98,7 +101,7 @@ def _differences(mine: list[dict[str, Any]], first: list[dict[str, Any]]) -> tup
     energy = [100.0 * (a["energy_j"] / b["energy_j"] - 1.0) for a, b in pairs if b["energy_j"]]
     known = [(a, b) for a, b in pairs if a["test_accuracy"] is not None and b["test_accuracy"] is not None]
     points = [100.0 * (a["test_accuracy"] - b["test_accuracy"]) for a, b in known]
-    return with_spread(_over_seeds(energy), 1, "+"), with_spread(_over_seeds(points), 2, "+")
+    return with_spread(_over_seeds(energy), 1, "+", most=1), with_spread(_over_seeds(points), 2, "+", most=2)
 
 
 def plan_table(title: str, rows: list[dict[str, Any]]) -> FittedTable:
@@ -120,9 +123,11 @@ def plan_table(title: str, rows: list[dict[str, Any]]) -> FittedTable:
 
 
 def plan_labels(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """The policy of each row, and its codec where codecs differ."""
+    """The policy of each row, and its codec where codecs differ and the policy uses one."""
+    from qccf.policies.registry import codes
+
     several = len({row.get("codec") for row in rows}) > 1
-    return [f"{row['policy']}, {row['codec']}" if several else row["policy"] for row in rows]
+    return [f"{row['policy']}, {row['codec']}" if several and codes(row["policy"]) else row["policy"] for row in rows]
 
 
 def common_parts(runs: "Sequence[Run]") -> str:

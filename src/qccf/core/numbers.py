@@ -40,15 +40,18 @@ def column(values: Sequence[Spread | None], unit: str) -> tuple[str, list[str]]:
     return f"{_prefixes(unit)[exponent]}{unit}", cells
 
 
-def with_spread(value: Spread | None, decimals: int, sign: str = "") -> str:
-    """A mean and ±; without a spread the mean has `decimals`. A change that is too large to matter is cut off."""
+def with_spread(value: Spread | None, decimals: int, sign: str = "", *, most: int = 9) -> str:
+    """A mean and ± with at most `most` decimals; without a spread the mean has `decimals`.
+
+    A change that is too large to matter is cut off.
+    """
     if value is None or not math.isfinite(value.mean):
         return NOTHING
     if sign and abs(value.mean) > LARGEST_CHANGE:
         return f">{LARGEST_CHANGE:,.0f}" if value.mean > 0 else f"<-{LARGEST_CHANGE:,.0f}"
     if not _spread_matters(value):
         return f"{value.mean:{sign},.{decimals}f}"
-    places = _decimals(value.std, 2)
+    places = min(_decimals(value.std, 2), most)
     return f"{value.mean:{sign},.{places}f}±{value.std:,.{places}f}"
 
 

@@ -5,14 +5,17 @@ user's own entry needs no line: its name is "module:attribute", importable from 
 """
 
 import importlib
+import inspect
 import sys
+import traceback
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from qccf.core.errors import ConfigError
-from qccf.core.suggest import closest
+from qccf.core.suggest import closest, hint
+from qccf.core.words import article
 
 T = TypeVar("T")
 
@@ -36,33 +39,35 @@ class Registry(MutableMapping[str, T]):
             return self[name]
         if not is_own(name):
             found = closest(name, self._entries)
-            hint = f" (did you mean {found!r}?)" if found else ""
+            meant = f" (did you mean {found!r}?)" if found else ""
             raise ConfigError(
-                f"{self.kind} {name!r} is not one of {', '.join(self._entries)}{hint}; name one of your own as "
-                "module:Class."
+                f"{self.kind} {name!r} is not one of {', '.join(self._entries)}{meant}; name one of your own as "
+                f"{'module:Class' if self._methods else 'module:callable'}."
             )
         return self._checked(name)
 
     def build(self, name: str, *arguments: Any, **options: Any) -> Any:
-        """Call the entry. Options that it does not accept are refused with one sentence."""
+        """Call the entry. Options that it does not accept are refused with one sentence.
+
+        An error inside a user's own entry is passed on as it is, with the line where it arose.
+        """
         entry = cast(Any, self.find(name))
+        if name not in self and _accepts(entry, arguments, options):
+            return entry(*arguments, **options)
         try:
             return entry(*arguments, **options)
         except (TypeError, ValueError) as error:
             raise ConfigError(
-                f"{self.kind} {name!r} cannot be built with options {options}: {error}; a {self.kind} is called as "
-                f"{self._call}."
-            ) from None
+                f"{self.kind} {name!r} cannot be built with options {options}: {error}; {article(self.kind)} "
+                f"{self.kind} is called as {self._call}."
+            ) from error
 
     def _checked(self, name: str) -> T:
         try:
             with _current_folder_importable():
                 found = _imported(name)
         except Exception as error:  # a user's module may fail in any way while it is imported
-            reason = f"{type(error).__name__}: {error}".splitlines()[0]
-            raise ConfigError(
-                f"{self.kind} {name!r} cannot be loaded ({reason}): it must be importable from the current folder."
-            ) from None
+            raise ConfigError(f"{self.kind} {name!r} cannot be loaded: {_why_not_loaded(name, error)}") from error
         missing = [method for method in self._methods if not callable(getattr(found, method, None))]
         if missing:
             raise ConfigError(
@@ -108,6 +113,33 @@ def is_own(name: str) -> bool:
 def _imported(name: str) -> Any:
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def _accepts(entry: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> bool:
+    """Whether an entry can be called in this way, as far as it can be known without calling it."""
+    try:
+        inspect.signature(entry).bind(*arguments, **options)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _why_not_loaded(name: str, error: Exception) -> str:
+    """Why a user's own entry could not be imported, and what helps."""
+    module, _, attribute = name.partition(":")
+    loaded = sys.modules.get(module)
+    if loaded is not None and not hasattr(loaded, attribute):
+        known = [one for one in vars(loaded) if not one.startswith("_")]
+        return f"module {module} has no {attribute}; {hint(attribute, known)}"
+    if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
+        return f"there is no module {error.name}; it must be importable from the current folder."
+    reason = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
+    if isinstance(error, SyntaxError):
+        return f"{reason}."
+    places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    written = [place for place in places if not place[0].startswith("<") and Path(place[0]) != Path(importlib.__file__)]
+    file, line = written[-1]
+    return f"{Path(file).name}, line {line}: {reason}."
 
 
 @contextmanager

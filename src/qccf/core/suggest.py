@@ -3,6 +3,9 @@
 import difflib
 from collections.abc import Iterable
 
+SHORTEST = 4
+"""Shorter words are alike by chance, unless they have the same letters."""
+
 
 def closest(name: str, known: Iterable[str]) -> str | None:
     """The known name that is most like `name`, or None if none or several are.
@@ -19,6 +22,8 @@ def hint(name: str, known: Iterable[str]) -> str:
     """The end of a sentence about an unknown name: "did you mean x?", or "choose one of x, y."."""
     names = list(known)
     found = closest(name, names)
+    if found and len(name) < SHORTEST and not set(_plain(name)) <= set(_plain(found)):
+        found = None
     return f"did you mean {found}?" if found else f"choose one of {', '.join(names)}."
 
 

@@ -13,6 +13,7 @@ from qccf.paper import findings as measured
 from qccf.paper.families import Family
 from qccf.paper.findings import MISSING, TARGET, Finding
 from qccf.paper.verdicts import ENERGY, ROUNDS, Verdict, combined
+from qccf.policies.registry import codes
 from qccf.settings.schema import PAPERS_CODEC
 
 
@@ -50,7 +51,7 @@ def judge(family: Family) -> list[Judged]:
     """Judge every claim by the finished runs; where there are several codecs, by those with the paper's codec."""
     finished = [run for run in family.records if run.finished]
     if len({run.codec for run in finished}) > 1:
-        finished = [run for run in finished if run.codec == PAPERS_CODEC]
+        finished = [run for run in finished if run.codec == PAPERS_CODEC or not codes(run.policy)]
     missing = (Finding("", MISSING, "not measurable"),)
     if not finished:
         return [Judged(claim, family, missing) for claim in CLAIMS]

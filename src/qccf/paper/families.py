@@ -8,7 +8,7 @@ from typing import Any
 
 from qccf.core.errors import QccfError
 from qccf.paper.studies import RESULT
-from qccf.policies.registry import POLICIES
+from qccf.policies.registry import POLICIES, codes
 from qccf.rounds.run import Run
 from qccf.settings.loading import Scenario, run_digest
 
@@ -118,7 +118,7 @@ class Family:
     def label(self, record: Run) -> str:
         """The policy, and the codec where several were used."""
         codecs = {one.codec for one in self.records}
-        return record.policy if len(codecs) == 1 else f"{record.policy}, {record.codec}"
+        return f"{record.policy}, {record.codec}" if len(codecs) > 1 and codes(record.policy) else record.policy
 
     def labels(self, setting: Setting) -> list[str]:
         """The kinds of runs with that setting: policies in the order of the registry, then users' own, then codecs."""

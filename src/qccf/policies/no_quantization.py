@@ -33,6 +33,7 @@ class NoQuantization:
 
     Options = NoQuantizationOptions
     section = "no_quantization"
+    codes = False
     colour, marker = "#7F7F7F", "x"
 
     def __init__(self, constants: Constants, *, rounds: int, **options: Any) -> None:

@@ -12,8 +12,10 @@ import numpy as np
 from qccf._version import __version__
 from qccf.core.contracts import Constants, FloatArray
 from qccf.core.correlation import relation_within_rounds
+from qccf.core.numbers import quantity
 from qccf.devices import cost
 from qccf.learning.results import Flat
+from qccf.policies.registry import codes
 from qccf.rounds.health import Finding, gathered, health, service
 from qccf.rounds.ledger import Columns, Ledger
 from qccf.settings.schema import Scenario
@@ -41,7 +43,7 @@ class Run:
         stopped = "" if self.finished else " so far"
         return (
             f"Run({self.policy}, codec {self.codec}, seed {self.seed}: rounds {self.num_rounds}{stopped}{learned}, "
-            f"energy {self.energy_j[-1]:.3g} J)"
+            f"energy {quantity(float(self.energy_j[-1]), 'J')})"
         )
 
     def _repr_html_(self) -> str:
@@ -157,10 +159,10 @@ class Run:
 
 
 def run_labels(runs: Sequence[Run]) -> list[str]:
-    """What each run is called beside the others: its policy, and its codec where codecs differ."""
+    """What each run is called beside the others: its policy, and its codec where codecs differ and it uses one."""
     policies, codecs = {run.policy for run in runs}, {run.codec for run in runs}
     several = len(policies) > 1 or len(codecs) == 1
-    return [", ".join([run.policy] * several + [run.codec] * (len(codecs) > 1)) for run in runs]
+    return [", ".join([run.policy] * several + [run.codec] * (len(codecs) > 1 and codes(run.policy))) for run in runs]
 
 
 def codecs_of(runs: Sequence[Run]) -> str:

@@ -79,11 +79,16 @@ def held_run(folder: Path) -> Scenario | None:
 def require_same_run(folder: Path, scenario: Scenario) -> None:
     """Refuse a folder that holds a run of other settings; how a run is executed does not matter."""
     held = held_run(folder)
-    if held is not None and run_digest(held) != run_digest(scenario):
+    if held is not None and run_digest(held) != run_digest(scenario) and _has_begun(folder):
         raise RunFolderError(
             f"{folder} holds another run ({settings_difference(held, scenario)}): name another folder with --out, or "
             "replace that run with --force."
         )
+
+
+def _has_begun(folder: Path) -> bool:
+    """Whether a round of the run in a folder was ever completed; before that there is nothing to lose."""
+    return (folder / SUMMARY).exists() or any((folder / CHECKPOINTS).glob("*"))
 
 
 def settings_difference(held: Scenario, wanted: Scenario) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from qccf.core.contracts import FloatArray, IntArray
 from qccf.core.errors import ConfigError
+from qccf.policies.registry import codes
 from qccf.rounds.health import Service
 from qccf.rounds.ledger import Ledger
 from qccf.rounds.round import RoundRules, UploadSource, first_state, run_round
@@ -38,9 +39,12 @@ def plan(
     """
     first = scenario.federation.seed
     runs = []
-    for planned in planned_scenarios(scenario, codecs, statistics_from):
+    scenarios = planned_scenarios(scenario, codecs, statistics_from)
+    for planned in scenarios:
         worlds = {seed: planned_world(planned, seed, statistics_from) for seed in range(first, first + num_seeds)}
         for policy in dict.fromkeys(policies):
+            if planned is not scenarios[0] and not codes(policy):
+                continue  # it uploads the same raw floats with every codec
             for seed, world in worlds.items():
                 if on_progress is not None:
                     on_progress(policy, seed)

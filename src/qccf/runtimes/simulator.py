@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from qccf.core.contracts import Statistics
 from qccf.core.errors import RunFolderError
 from qccf.core.files import alone_in
 from qccf.learning.datasets import Dataset, available_dataset, data_folder, load_dataset
+from qccf.learning.losses import build_loss
 from qccf.learning.models.registry import build_model, importable
+from qccf.learning.optimizers import optimizer_maker
 from qccf.learning.results import Flat
+from qccf.learning.transforms import TRANSFORMS
 from qccf.rounds import checkpoint, uplink
 from qccf.rounds.extension import require_extensible
 from qccf.rounds.ledger import Ledger
@@ -230,6 +234,7 @@ def resolved_scenario(
     `warn` says so if it is a fallback. Without a folder the dataset is not looked for.
     """
     scenario = with_counted_parameters(scenario, always=True, model=model)
+    _check_training(scenario)
     if data_dir is None:
         return scenario
     wanted = [scenario.data.dataset, *scenario.data.fallbacks]
@@ -237,6 +242,22 @@ def resolved_scenario(
     if found != wanted[0]:
         warn(f"{reason} Using {found} instead, because data.fallbacks allows it.")
     return scenario.replaced(data={"dataset": found, "fallbacks": []})
+
+
+def _check_training(scenario: Scenario) -> None:
+    """Build the loss and the optimizer and find the transforms, so that a mistake is refused before data is read."""
+    learning = scenario.learning
+    build_loss(learning.loss, learning.loss_options)
+    make = optimizer_maker(
+        learning.optimizer,
+        learning_rate=learning.learning_rate,
+        momentum=learning.momentum,
+        weight_decay=learning.weight_decay,
+    )
+    if make is not None:
+        make([torch.nn.Parameter(torch.zeros(1))])
+    for name in scenario.data.transform:
+        TRANSFORMS.find(name)
 
 
 def run_fingerprint(scenario: Scenario, data: Dataset, model: Any = None) -> str:

@@ -32,6 +32,7 @@ __all__ = [
     "run_digest",
     "scenario_from_dict",
     "scenario_to_toml",
+    "setting_like",
     "with_settings",
 ]
 
@@ -179,7 +180,7 @@ def _parsed(override: str) -> tuple[str, Any]:
     path, equals, text = override.partition("=")
     keys = path.strip().split(".")
     if not equals or len(keys) < 2 or not all(keys):
-        found = _path_of(keys[0]) if equals and len(keys) == 1 else None
+        found = setting_like(keys[0]) if equals and len(keys) == 1 else None
         such = f"did you mean {found}={text}?" if found else "such as radio.bandwidth_hz=2e7."
         raise ConfigError(f"--set {override!r} is not of the form section.key=value: {such}")
     try:
@@ -262,13 +263,13 @@ def _similar(location: tuple[int | str, ...]) -> str:
     for part in location[:-1]:
         model = model.model_fields[part].annotation
     found = closest(str(location[-1]), model.model_fields)
-    path = ".".join([*map(str, location[:-1]), found]) if found else _path_of(str(location[-1]))
+    path = ".".join([*map(str, location[:-1]), found]) if found else setting_like(str(location[-1]))
     if path:
         return f"did you mean {path}?"
     return f"known here: {', '.join(model.model_fields)}."
 
 
-def _path_of(key: str) -> str | None:
+def setting_like(key: str) -> str | None:
     """The setting whose last part is most like `key`, whatever its section."""
     from qccf.settings.reference import settings_reference
 

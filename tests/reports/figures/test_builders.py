@@ -52,11 +52,14 @@ def test_a_band_is_the_95_percent_interval_of_the_mean_over_seeds(runs: list[Run
 
 def test_intervals_end_at_the_limits_of_the_quantity() -> None:
     """Seeds at 2 % and 98 % give an interval beyond 0 and 100 %."""
-    mixed = [with_column(made_record("qccf", k), test_accuracy=np.full(ROUNDS, v)) for k, v in enumerate((0.02, 0.98))]
+    values = (0.02, 0.5, 0.98)
+    mixed = [with_column(made_record("qccf", k), test_accuracy=np.full(ROUNDS, v)) for k, v in enumerate(values)]
     (series,) = curves(grouped(mixed), lambda run: run.accuracy, Styles(), highest=1.0)
     (trade,) = accuracy_over_energy(grouped(mixed), Styles())
     for one in (series, trade):
         assert (one.y[0], one.low[0], one.high[0]) == (0.5, 0.0, 1.0)
+    (few,) = curves(grouped(mixed[:2]), lambda run: run.accuracy, Styles(), highest=1.0)
+    assert (len(few.low), len(few.high)) == (0, 0), "two seeds have no interval"
 
 
 def test_rounds_that_not_all_runs_have_or_evaluate_are_left_out() -> None:
@@ -122,7 +125,7 @@ def test_every_figure_of_a_comparison_shows_the_same_styles(runs: list[Run]) -> 
 
 
 def test_a_plan_is_drawn_from_the_same_builders() -> None:
-    runs = plan(load_scenario("femnist", ["federation.rounds=4"]), ["qccf", "no-quantization"], 2)
+    runs = plan(load_scenario("femnist", ["federation.rounds=4"]), ["qccf", "no-quantization"], 3)
     chart = plan_chart(runs, "qccf")
     cell, energy, over_rounds, over_sizes = chart.panels
     assert isinstance(cell, CellMap)

@@ -55,6 +55,17 @@ def test_several_policies_and_seeds_have_paired_intervals() -> None:
     assert "most accurate" not in result, "all are within a point"
 
 
+def test_two_seeds_have_means_only_and_a_tiny_difference_is_called_so() -> None:
+    def energies(policy: str, factor: float) -> list[Run]:
+        runs = [made_record("qccf", seed) for seed in range(2)]
+        columns = [run.round_columns | {"cumulative_energy_j": factor * run.energy_j} for run in runs]
+        return [with_policy(replace(r, round_columns=c), policy) for r, c in zip(runs, columns, strict=True)]
+
+    result = sentences([*energies("qccf", 1.0), *energies("same-size", 1.0004)])[1]
+    assert "±" not in result
+    assert "accuracy, within 0.1% of same-size (" in result
+
+
 def test_policies_that_spend_the_same_are_named_together() -> None:
     equal = [with_policy(made_record("qccf", s, energy=0.5), p) for p in ("qccf", "same-size") for s in range(2)]
     dearer = [made_record("principle", s, energy=2.0) for s in range(2)]
@@ -150,9 +161,9 @@ def test_the_chart_shows_every_policy_and_codec() -> None:
 
 
 def test_many_curves_would_hide_each_other_so_points_are_drawn() -> None:
-    runs = [with_codec(made_record("qccf", s), f"my.codecs:Codec{k:02}") for k in range(11) for s in (0, 1)]
+    runs = [with_codec(made_record("qccf", s), f"my.codecs:Codec{k:02}") for k in range(11) for s in (0, 1, 2)]
     series = overview_series(runs)
     assert (len(series), {one.kind for one in series}) == (11, {"points"})
-    energy = estimate(float(run.energy_j[-1]) for run in runs[:2])
-    accuracy = estimate(run.final_accuracy() for run in runs[:2])
+    energy = estimate(float(run.energy_j[-1]) for run in runs[:3])
+    accuracy = estimate(run.final_accuracy() for run in runs[:3])
     assert (series[0].x, series[0].y, series[0].low) == ([energy.mean], [accuracy.mean], [accuracy.low])

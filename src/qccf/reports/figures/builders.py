@@ -20,7 +20,9 @@ Groups = Mapping[str, Sequence[Run]]
 
 INTERVALS = "95 % intervals of the mean over seeds (Student's t)"
 BAND = f"Lines are means over seeds, bands {INTERVALS}."
-ONE_SEED = "One seed, so there are no intervals."
+FEW_SEEDS = 3
+"""An interval from two seeds would fill the picture."""
+NO_BAND = f"Fewer than {FEW_SEEDS} seeds, so there are no intervals."
 BITS_LABEL = "mean bits per parameter"
 SIZES_LABEL = "samples per client"
 RAW_BITS = 32
@@ -35,8 +37,8 @@ def grouped(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def band_caption(groups: Groups) -> str:
-    """What lines and bands mean; a single seed has no interval."""
-    return BAND if any(len(runs) > 1 for runs in groups.values()) else ONE_SEED
+    """What lines and bands mean; few seeds have no interval."""
+    return BAND if any(len(runs) >= FEW_SEEDS for runs in groups.values()) else NO_BAND
 
 
 def estimated(
@@ -51,9 +53,11 @@ def estimated(
 ) -> Series:
     """Means with their intervals, cut at the `limits` of the quantity. An end is NaN where there is no interval."""
     ends: dict[str, Any] = {}
-    if any(e.known for e in estimates):
-        ends = {"low": np.maximum([e.low for e in estimates], limits[0]).tolist(),
-                "high": np.minimum([e.high for e in estimates], limits[1]).tolist()}  # fmt: skip
+    halves = np.array([e.half if e.count >= FEW_SEEDS else np.nan for e in estimates])
+    if np.isfinite(halves).any():
+        means = np.array([e.mean for e in estimates])
+        ends = {"low": np.maximum(means - halves, limits[0]).tolist(),
+                "high": np.minimum(means + halves, limits[1]).tolist()}  # fmt: skip
     y = [e.mean for e in estimates]
     return Series(name, x, y, colour=style.colour, marker=style.marker, kind=kind, **ends, **more)
 

@@ -10,8 +10,9 @@ from qccf.core.intervals import estimate
 from qccf.paper.families import Family, Setting
 from qccf.reports.figures.builders import (
     BAND,
+    FEW_SEEDS,
     INTERVALS,
-    ONE_SEED,
+    NO_BAND,
     accuracy_over_energy,
     bits_panels,
     curves,
@@ -135,8 +136,8 @@ def _lost(family: Family, settings: list[Setting], suffix: str, styles: Styles) 
 
 
 def _band(family: Family) -> str:
-    """What lines and bands mean; a single seed has no interval."""
-    return BAND if len({run.seed for run in family.records}) > 1 else ONE_SEED
+    """What lines and bands mean; few seeds have no interval."""
+    return BAND if len({run.seed for run in family.records}) >= FEW_SEEDS else NO_BAND
 
 
 def _papers(family: Family, figure: str) -> str:

@@ -9,7 +9,7 @@ from qccf.quantization.registry import CODECS
 
 # The palette of Okabe and Ito, which colour-blind readers can tell apart, and a grey.
 PALETTE = ("#0072B2", "#D55E00", "#E69F00", "#CC79A7", "#56B4E9", "#009E73", "#7F7F7F", "#000000", "#F0E442")
-MARKERS = ("o", "s", "^", "D", "v", "x", "+")
+MARKERS = ("o", "s", "^", "D", "v", "x", "+", "<", ">")
 
 
 class Style(NamedTuple):
@@ -39,11 +39,11 @@ class Styles:
         self.codecs = _assigned(CODECS, {run.codec for run in named})
 
     def of(self, label: str, run: _Named) -> Style:
-        """The style of runs with that label: a policy, a codec, or both (colour of the codec, marker of the policy)."""
+        """The style of runs with that label: a policy, a codec, or both (colour of the policy, marker of the codec)."""
         policy, codec = self.policies[run.policy], self.codecs[run.codec]
         if label == run.policy:
             return policy
-        return codec if label == run.codec else Style(codec.colour, policy.marker)
+        return codec if label == run.codec else Style(policy.colour, codec.marker)
 
 
 def _assigned(registry: Mapping[str, Any], used: Collection[str]) -> dict[str, Style]:

@@ -35,6 +35,7 @@ from qccf.reports.page.results import (
     detail_tables,
     overview_groups,
     overview_table,
+    results_data,
 )
 from qccf.rounds.run import Run
 
@@ -62,6 +63,7 @@ class ReportPage:
     """What the page opens with."""
     silences: list[str] = field(default_factory=list)
     """Why runs do not judge the paper's claims."""
+    results: list[dict[str, Any]] = field(default_factory=list)
 
     def write(self, out: Path) -> None:
         """Write the page, and its figures into the folder `figures` beside it."""
@@ -160,7 +162,7 @@ def build_report(
         varied=[run_name(run) for run in varied],
         chart_data=[chart_to_json(chart) for chart in charts],
     )
-    return ReportPage(page, files, judged, charts, sentences, silences)
+    return ReportPage(page, files, judged, charts, sentences, silences, results_data(groups))
 
 
 def _panels(top: Sequence[Group]) -> dict[str, dict[str, list[Run]]]:

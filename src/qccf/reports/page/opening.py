@@ -1,15 +1,20 @@
 """The first sentences of the page: what was run, what came out, and whether something is wrong."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from qccf.core.intervals import Estimate, estimate
 from qccf.paper.families import Family, Setting
 from qccf.paper.verdicts import ACCURACY
+from qccf.reports.figures.builders import FEW_SEEDS
 from qccf.reports.page.numbers import counted, energies_shown, listed, percent_shown
 from qccf.reports.page.render import plural
 from qccf.reports.page.results import total_energy_j
 from qccf.rounds.run import Run, health_sentences
+
+SAME_ENERGY = 0.001
+"""Relative differences below this are told as such."""
 
 MOST_RESULTS = 2
 """With more families, the table tells the results of the others."""
@@ -43,11 +48,16 @@ class _Kind:
 
     @property
     def energy_j(self) -> Estimate:
-        return estimate(total_energy_j(run) for run in self.runs)
+        return _told(estimate(total_energy_j(run) for run in self.runs))
 
     @property
     def accuracy(self) -> Estimate:
-        return estimate(run.final_accuracy() for run in self.runs)
+        return _told(estimate(run.final_accuracy() for run in self.runs))
+
+
+def _told(e: Estimate) -> Estimate:
+    """Without its interval where that comes from two seeds, which is wider than anything it could tell."""
+    return Estimate(e.mean, math.nan, e.count) if e.count < FEW_SEEDS else e
 
 
 def opening_sentences(families: Sequence[Family], remarks: Sequence[str]) -> list[str]:
@@ -137,6 +147,8 @@ def _saving(best: _Kind, other: _Kind) -> str:
         return ", less than"
     if _energies(best) == _energies(other):
         return ", the same as"
+    if abs(saved.mean) < SAME_ENERGY:
+        return f", within {SAME_ENERGY:.1%} of"
     if saved.known and saved.low <= 0.0:
         return f", but {saved.count} seeds do not settle the difference of {percent_shown(saved)} to"
     return f": {percent_shown(saved)} less than"

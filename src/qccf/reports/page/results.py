@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from qccf.core.intervals import Estimate, estimate
 from qccf.paper.families import Family, Setting
@@ -71,6 +72,21 @@ def detail_tables(family: Family) -> list[ResultTable]:
         rows = [Row(runs[0].policy, _detail_cells(runs, energy)) for runs, energy in zip(kinds, energies, strict=True)]
         tables.append(ResultTable(family.setting_title(setting), rows))
     return tables
+
+
+def results_data(families: Sequence[Family]) -> list[dict[str, Any]]:
+    """The main numbers of every kind of run as plain values: a mean, the half-width of its interval, and the seeds."""
+    measures: dict[str, Callable[[Run], float]] = {
+        "accuracy": Run.final_accuracy, "energy_j": total_energy_j, "bits": Run.mean_upload_bits,
+        "participation": participation, "missed": Run.missed_share,
+    }  # fmt: skip
+    return [
+        {"setting": family.setting_title(setting), "policy": runs[0].policy, "codec": runs[0].codec}
+        | {name: vars(_over(runs, of)) for name, of in measures.items()}
+        for family in families
+        for setting in family.settings()
+        for runs in _kinds(family, setting)
+    ]
 
 
 def total_energy_j(run: Run) -> float:

@@ -55,6 +55,8 @@
     const paths = {
       "^": `M${x},${y - size}L${x + size},${y + size}L${x - size},${y + size}Z`,
       v: `M${x},${y + size}L${x + size},${y - size}L${x - size},${y - size}Z`,
+      "<": `M${x - size},${y}L${x + size},${y - size}L${x + size},${y + size}Z`,
+      ">": `M${x + size},${y}L${x - size},${y - size}L${x - size},${y + size}Z`,
       s: `M${x - size},${y - size}h${2 * size}v${2 * size}h${-2 * size}Z`,
       D: `M${x},${y - size * 1.2}L${x + size * 1.2},${y}L${x},${y + size * 1.2}L${x - size * 1.2},${y}Z`,
       x: `M${x - size},${y - size}L${x + size},${y + size}M${x - size},${y + size}L${x + size},${y - size}`,
