@@ -132,7 +132,7 @@ class Run:
 
     def computing_share(self) -> float:
         """The share of the energy that computing takes."""
-        computing, uploading = (self.client_columns[f"{kind}_energy_j"].sum() for kind in ("compute", "upload"))
+        computing, uploading = (self.round_columns[f"{kind}_energy_j"].sum() for kind in ("compute", "upload"))
         total = computing + uploading
         return float(computing / total) if total else 0.0
 
