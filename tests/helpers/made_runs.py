@@ -12,7 +12,7 @@ from qccf.paper.studies import FACTORS
 from qccf.rounds.run import Run
 from qccf.settings.loading import Scenario, load_scenario
 
-ROUNDS, CLIENTS, SEEDS = 40, 10, 10
+ROUNDS, CLIENTS, SEEDS = 40, 10, 16
 SIZES = np.linspace(800, 1600, CLIENTS).round()
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from qccf.core.errors import RunFolderError
-from qccf.paper.findings import bits_over_rounds, bits_over_sizes, rounds_to
+from qccf.paper.run_measures import bits_over_rounds, bits_over_sizes, rounds_to
 from qccf.rounds.run import Run
 from qccf.rounds.run_record import RunRecords
 from qccf.runtimes.simulator import simulate
