@@ -108,7 +108,7 @@ def table(study: str, runs: Iterable[Run]) -> list[str]:
         cells = [
             estimate(100.0 * run.final_accuracy() for run in mine).shown(".2f"),
             estimate(float(run.energy_j[-1]) for run in mine).shown(".3g"),
-            estimate(float(run.round_columns["latency_s"].sum()) for run in mine).shown(".3g"),
+            estimate(float(run.time_s[-1]) for run in mine).shown(".3g"),
             estimate(run.mean_upload_bits() for run in mine).shown(".2f"),
             estimate(100.0 * run.missed_share() for run in mine).shown(".1f"),
         ]

@@ -122,6 +122,11 @@ class Run:
         return np.asarray(self.round_columns["cumulative_energy_j"], dtype=float)
 
     @property
+    def time_s(self) -> FloatArray:
+        """Simulated time after each round: the server waits for the last upload that it counts."""
+        return np.cumsum(np.asarray(self.round_columns["latency_s"], dtype=float))
+
+    @property
     def mean_bits(self) -> FloatArray:
         return np.asarray(self.round_columns["mean_bits"], dtype=float)
 
