@@ -40,7 +40,7 @@ docs: $(DOCS)
 
 bench: $(DEV)
 	$(BIN)/python -m benchmarks.decide
-	$(BIN)/python -m benchmarks.plan_claims
+	$(BIN)/python -m benchmarks.decision_tables
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "qccf needs Python 3.11 or newer: make PYTHON=python3.11")'

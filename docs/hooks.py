@@ -4,5 +4,6 @@ import re
 from typing import Any
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    return re.sub(r"\[([^\]]+)\]\(\.\./[^)]+\)", r"`\1`", markdown)
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    upwards = page.file.src_uri.count("/") + 1
+    return re.sub(rf"\[([^\]]+)\]\((?:\.\./){{{upwards}}}[^)]+\)", r"`\1`", markdown)

@@ -13,7 +13,7 @@ import qccf
 from qccf.cli.main import parser
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 
 
 @pytest.mark.slow
@@ -60,6 +60,13 @@ def test_nothing_names_a_machine() -> None:
         path = ROOT / name
         if path.exists() and path.suffix in {".py", ".md", ".toml", ".txt", ".yaml", ""}:
             assert not pattern.search(path.read_text(encoding="utf-8")), f"{name} names a machine path"
+
+
+def test_recorded_results_stay_small() -> None:
+    tracked = subprocess.run(
+        ["git", "ls-files", "docs/results"], capture_output=True, text=True, cwd=ROOT
+    ).stdout.split()
+    assert sum((ROOT / name).stat().st_size for name in tracked if (ROOT / name).exists()) < 2_000_000
 
 
 def test_the_citation_is_of_this_version_and_complete() -> None:

@@ -12,7 +12,7 @@ from qccf.paper.studies import FACTORS
 from qccf.rounds.run import Run
 from qccf.settings.loading import Scenario, load_scenario
 
-ROUNDS, CLIENTS, SEEDS = 40, 10, 10
+ROUNDS, CLIENTS, SEEDS = 40, 10, 16
 SIZES = np.linspace(800, 1600, CLIENTS).round()
 
 
@@ -42,6 +42,8 @@ def made_record(policy: str, seed: int, *, beta: float = 150.0, weight: float = 
         {
             "round": n,
             "test_accuracy": learned,
+            "compute_energy_j": 0.25 * energy,
+            "upload_energy_j": 0.75 * energy,
             "cumulative_energy_j": np.cumsum(energy),
             "mean_bits": bits.mean(axis=1),
             "missed": missed.sum(axis=1),
@@ -56,8 +58,6 @@ def made_record(policy: str, seed: int, *, beta: float = 150.0, weight: float = 
             "num_bits": bits.reshape(-1).astype(int),
             "participated": True,
             "missed": missed.reshape(-1),
-            "compute_energy_j": np.repeat(0.25 * energy / CLIENTS, CLIENTS),
-            "upload_energy_j": np.repeat(0.75 * energy / CLIENTS, CLIENTS),
         }
     )
     summary = {"policy": policy, "seed": seed, "data": "made up for a test", "synthetic": False, "finished": True}

@@ -28,8 +28,15 @@ def add_parser(commands: Subparsers) -> None:
     report.examples = {
         "qccf report runs/mine": "one page about all runs in a folder",
         "qccf report runs/reproduce-small --out page.html": "the page of a reproduction again, under another name",
+        "qccf report docs/results/accuracy.json --out page.html": "a page about the runs that a study has recorded",
     }
-    report.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders of runs, or folders above them")
+    report.add_argument(
+        "folders",
+        nargs="+",
+        type=Path,
+        metavar="DIR",
+        help="folders of runs, folders above them, or files of recorded runs (.json)",
+    )
     report.add_argument("--out", type=Path, metavar="FILE.html", help="the page (default DIR/report.html)")
     add_json(report, "the numbers behind each verdict as well")
     report.set_defaults(run=report_command)
@@ -37,14 +44,21 @@ def add_parser(commands: Subparsers) -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """The folders of a report: runs, runs with one setting changed (only for the savings), and studies."""
+    """What a report shows: folders of runs, runs with one setting changed (only for the savings), studies, and files of
+    recorded runs."""
 
     runs: list[Path] = field(default_factory=list)
     varied: list[Path] = field(default_factory=list)
     studies: list[Path] = field(default_factory=list)
+    records: list[Path] = field(default_factory=list)
 
     def __add__(self, other: "Found") -> "Found":
-        return Found(self.runs + other.runs, self.varied + other.varied, self.studies + other.studies)
+        return Found(
+            self.runs + other.runs,
+            self.varied + other.varied,
+            self.studies + other.studies,
+            self.records + other.records,
+        )
 
 
 def find_planned(folder: Path, tree: dict[str, Any]) -> Found:
@@ -72,16 +86,18 @@ def report_command(options: argparse.Namespace) -> int:
     manifests: list[Manifest] = []
     found = Found()
     for folder in folders:
-        if (folder / MANIFEST).exists():
+        if folder.suffix == ".json" and folder.is_file():
+            found += Found(records=[folder])
+        elif (folder / MANIFEST).exists():
             tree = _read_manifest(folder)
             manifests.append(manifest_of(tree, folder))
             found += find_planned(folder, tree)
         else:
             trained = [path for path in find_runs([folder]) if (read_summary(path) or {}).get("kind") != "plan"]
             found += Found(trained, [], find_studies([folder]))
-    if not found.runs:
+    if not found.runs and not found.records:
         raise QccfError(f"{', '.join(map(str, folders))}: no training run here has written a summary yet.")
-    out: Path = options.out or folders[0] / "report.html"
+    out: Path = options.out or (folders[0].parent if found.records else folders[0]) / "report.html"
     require_writable(out.parent)
     announce(messages(), f"Drawing the figures of {counted(len(found.runs), 'run')}")
     report = write_report(out, found, _merge_manifests(manifests), notes=[folder / NOTES for folder in folders])
@@ -151,9 +167,11 @@ def write_report(out: Path, found: Found, manifest: "Manifest", *, notes: Sequen
     from qccf.paper.families import read_study
     from qccf.reports.page.build import build_report
     from qccf.rounds.run_folder import read_run
+    from qccf.rounds.run_record import RunRecords
 
     notes_text = "\n\n".join(path.read_text(encoding="utf-8") for path in notes if path.is_file())
     records, varied = ([read_run(path) for path in paths] for paths in (found.runs, found.varied))
+    records += [run for path in found.records for run in RunRecords(path).runs()]
     report = build_report(records, [read_study(path) for path in found.studies], manifest, notes_text, varied)
     report.write(out)
     return report

@@ -4,7 +4,7 @@ The numbers are computed. The cause (our own error, a baseline too strong or too
 hand in `diagnosis.md` beside the runs. Each of its sections names the claim, the dataset and the verdict that it
 explains, so that the page can warn when the verdict has changed:
 
-    ## least-energy, emnist: does not hold
+    ## least-energy, emnist: refuted
     **The claim.** Principle stays at three bits …
 """
 
@@ -41,13 +41,13 @@ def read_notes(text: str) -> dict[tuple[str, str], Note]:
 
 
 def not_confirmed(judged: Sequence[Judged]) -> list[Judged]:
-    """The claimed advantages that hold only partly or not at all."""
-    return [one for one in judged if one.claim.key in ADVANTAGES and one.verdict in ("partly", "does not hold")]
+    """The claimed advantages that hold only in part or not at all."""
+    return [one for one in judged if one.claim.key in ADVANTAGES and one.verdict in ("holds in part", "tie", "refuted")]
 
 
 def unsettled(judged: Sequence[Judged]) -> list[Judged]:
     """The claimed advantages of which no part is settled."""
-    return [one for one in judged if one.claim.key in ADVANTAGES and one.verdict == "not measurable"]
+    return [one for one in judged if one.claim.key in ADVANTAGES and one.verdict in ("not settled", "not measurable")]
 
 
 def evidence(one: Judged) -> list[str]:

@@ -1,37 +1,40 @@
-"""Four rules that turn an interval into a verdict. They were fixed before the runs and favour no side.
+"""Rules that turn numbers into verdicts. They were fixed before the runs and favour no side.
 
-Each number is a mean over seeds with a 95 % interval; `margin` is a change that is too small to matter. An interval
-that contains both answers settles nothing, whatever its mean is. With fewer than two seeds there is no interval.
-The page shows `RULES`.
+Each number is a mean over seeds; `margin` is a change that is too small to matter. A number is settled by tests that
+are significant at 5 % after Holm's method has allowed for all tests of its group of claims. With fewer than two seeds
+there is no test. The page shows `RULES`.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from qccf.core.intervals import Estimate
+from qccf.core.intervals import Estimate, holm
 
-Verdict = Literal["holds", "partly", "does not hold", "not measurable"]
-"""The verdict on a claim."""
-Answer = Literal["holds", "partly", "does not hold", "not settled", "not measurable"]
-"""The verdict on a part. `not settled`: its interval contains both answers; `not measurable`: it has no interval."""
+Answer = Literal["holds", "holds in part", "tie", "refuted", "not settled", "not measurable"]
+"""The verdict on a number, on a part of a claim, and on a claim."""
+Kind = Literal["direction", "equivalence", "magnitude"]
+SIGNIFICANCE = 0.05
 
 RULES: dict[str, str] = {
-    "direction": "The number is above (or below) 0. Holds if the whole interval is on the claim's side and not "
-    "entirely within ±margin. Does not hold if the whole interval is on the other side, or entirely within ±margin: "
-    "such a difference does not matter.",
-    "equivalence": "The number is 0. Holds if the whole interval is within ±margin, does not hold if all of it is "
-    "outside.",
-    "magnitude": "The number is the paper's. Holds if its direction holds and the whole interval is within ±margin of "
-    "the paper's number; partly if only the direction holds.",
-    "ordering": "First among several. Holds if the direction holds against every rival, does not hold if it is refuted "
-    "against one, partly if it holds against some and the others are not settled.",
-    "a claim": "Holds if all its parts hold, partly if some hold, does not hold if a part is refuted and none holds. "
-    "If no part is settled, these runs cannot answer: not measurable.",
+    "direction": "The number is above (or below) 0. Tie if two one-sided tests place it within ±margin; else holds if "
+    "it differs from 0 on the claim's side, and refuted if it does on the other.",
+    "equivalence": "The number is 0. Holds if two one-sided tests place it within ±margin, refuted if it is beyond the "
+    "margin.",
+    "magnitude": "The number is the paper's. Holds if its direction does and two one-sided tests place it within "
+    "±margin of the paper's number; holds in part if only the direction does.",
+    "ordering": "First among several. Refuted if a rival is ahead; holds if the direction holds against every rival; "
+    "in part if against some; tie if all rivals tie.",
+    "not settled, not measurable": "Not settled: no test is significant, so the data agree with both answers. Not "
+    "measurable: there is no interval, or the run without quantization learned less than was required before the runs.",
+    "a claim": "Holds if all its parts hold; in part if some do. If none does: refuted if a part is refuted, tie if "
+    "all measured parts tie, else not settled.",
+    "several tests": "Claims that rest on one cause are one group. Holm's method adjusts all tests of a group on one "
+    "dataset together, so that 5 % is the chance of a single false answer in the group.",
 }
 
 SIGNS: dict[Answer, str] = {
-    "holds": "✓", "partly": "≈", "does not hold": "✗", "not settled": "?", "not measurable": "–",
+    "holds": "✓", "holds in part": "≈", "tie": "=", "refuted": "✗", "not settled": "?", "not measurable": "–",
 }  # fmt: skip
 
 
@@ -62,50 +65,70 @@ BITS = Quantity("bits", 0.5, "+.2f", unit=" bits")
 QUANTITIES = (ENERGY, ACCURACY, CORRELATION, ROUNDS, BITS)
 
 
-def direction(e: Estimate, sign: int, margin: float) -> Answer:
-    """Is the number above 0 (`sign` 1) or below 0 (-1)?"""
+@dataclass(frozen=True)
+class Rule:
+    """What a claim says of one number. `sign` is its side of 0 for a direction, `papers` the paper's number."""
+
+    kind: Kind
+    sign: int = 1
+    papers: float = 0.0
+
+
+UP, DOWN, ZERO = Rule("direction", 1), Rule("direction", -1), Rule("equivalence")
+
+Test = Literal["unequal", "within", "beyond", "as stated"]
+
+
+def chances(e: Estimate, rule: Rule, margin: float) -> dict[Test, float]:
+    """The p-values of the tests that a rule needs; none without an interval."""
+    if not e.known:
+        return {}
+    within = e.chance_within(0.0, margin)
+    if rule.kind == "equivalence":
+        return {"within": within, "beyond": e.chance_beyond(0.0, margin)}
+    found: dict[Test, float] = {"within": within, "unequal": e.chance_unequal(0.0)}
+    return found | {"as stated": e.chance_within(rule.papers, margin)} if rule.kind == "magnitude" else found
+
+
+def answer(e: Estimate, rule: Rule, adjusted: Mapping[Test, float]) -> Answer:
+    """The verdict on a number from its adjusted p-values."""
     if not e.known:
         return "not measurable"
-    low, high = sorted((sign * e.low, sign * e.high))
-    if high < 0.0 or _inside(e, margin):
-        return "does not hold"
-    return "holds" if low > 0.0 else "not settled"
+    settled = {test for test, chance in adjusted.items() if chance < SIGNIFICANCE}
+    if rule.kind == "equivalence":
+        return "holds" if "within" in settled else "refuted" if "beyond" in settled else "not settled"
+    if "within" in settled:
+        return "tie"
+    if "unequal" not in settled:
+        return "not settled"
+    if rule.sign * e.centre < 0.0:
+        return "refuted"
+    return "holds in part" if rule.kind == "magnitude" and "as stated" not in settled else "holds"
 
 
-def equivalence(e: Estimate, margin: float) -> Answer:
-    """Is the number 0, up to the margin?"""
-    if not e.known:
-        return "not measurable"
-    if _inside(e, margin):
-        return "holds"
-    return "does not hold" if e.low >= margin or e.high <= -margin else "not settled"
-
-
-def magnitude(e: Estimate, papers: float, margin: float) -> Answer:
-    """Is it the paper's number, which is above 0?"""
-    answer = direction(e, 1, margin)
-    if answer == "holds" and equivalence(Estimate(e.mean - papers, e.half, e.count), margin) != "holds":
-        return "partly"
-    return answer
+def adjusted_chances(found: Collection[Mapping[Test, float]]) -> list[dict[Test, float]]:
+    """The p-values of several numbers, adjusted together by Holm's method."""
+    tests = [(index, test) for index, one in enumerate(found) for test in one]
+    flat = holm([one[test] for one in found for test in one])
+    adjusted: list[dict[Test, float]] = [{} for _ in found]
+    for (index, test), chance in zip(tests, flat, strict=True):
+        adjusted[index][test] = chance
+    return adjusted
 
 
 def ordering(answers: Collection[Answer]) -> Answer:
     """Is QCCF ahead of every rival, given the answer for each?"""
-    if "does not hold" in answers:
-        return "does not hold"
-    if "holds" in answers:
-        return "holds" if all(answer == "holds" for answer in answers) else "partly"
-    return "not settled" if "not settled" in answers else "not measurable"
+    return "refuted" if "refuted" in answers else combined(answers)
 
 
-def combined(answers: Collection[Answer]) -> Verdict:
+def combined(answers: Collection[Answer]) -> Answer:
     """The verdict on a claim, from the answers on its parts."""
-    if answers and all(answer == "holds" for answer in answers):
+    if answers and all(one == "holds" for one in answers):
         return "holds"
-    if "holds" in answers or "partly" in answers:
-        return "partly"
-    return "does not hold" if "does not hold" in answers else "not measurable"
-
-
-def _inside(e: Estimate, margin: float) -> bool:
-    return e.low > -margin and e.high < margin
+    if "holds" in answers or "holds in part" in answers:
+        return "holds in part"
+    if "refuted" in answers:
+        return "refuted"
+    if "not settled" in answers:
+        return "not settled"
+    return "tie" if "tie" in answers else "not measurable"

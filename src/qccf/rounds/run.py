@@ -124,6 +124,11 @@ class Run:
         return np.asarray(self.round_columns["cumulative_energy_j"], dtype=float)
 
     @property
+    def time_s(self) -> FloatArray:
+        """Simulated time after each round: the server waits for the last upload that it counts."""
+        return np.cumsum(np.asarray(self.round_columns["latency_s"], dtype=float))
+
+    @property
     def mean_bits(self) -> FloatArray:
         return np.asarray(self.round_columns["mean_bits"], dtype=float)
 
@@ -134,7 +139,7 @@ class Run:
 
     def computing_share(self) -> float:
         """The share of the energy that computing takes."""
-        computing, uploading = (self.client_columns[f"{kind}_energy_j"].sum() for kind in ("compute", "upload"))
+        computing, uploading = (self.round_columns[f"{kind}_energy_j"].sum() for kind in ("compute", "upload"))
         total = computing + uploading
         return float(computing / total) if total else 0.0
 

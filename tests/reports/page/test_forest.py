@@ -1,11 +1,13 @@
 """The claims as a forest plot: its numbers are those of the claims, and it is absent where nothing can be judged."""
 
+import html
 import re
 from dataclasses import replace
 
 import pytest
+from markupsafe import escape
 
-from qccf.paper.claims import judge
+from qccf.paper.claims import CAUSES, CLAIMS, judge
 from qccf.paper.families import Family, families
 from qccf.reports.page.build import build_report
 from qccf.reports.page.claims import claims_section
@@ -52,7 +54,7 @@ def test_the_line_shown_is_the_worst_number_of_the_claim(family: Family) -> None
     cheap = AS_CLAIMED | {"principle": AS_CLAIMED["principle"] | {"energy": 0.5}}
     (energy, *_) = forest(judge(made_family(cheap, seeds=3)))
     row = next(row for row in energy.rows if row.judged.claim.key == "least-energy")
-    assert (row.deciding.measure.against, row.deciding.answer) == ("principle", "does not hold")
+    assert (row.deciding.measure.against, row.deciding.answer) == ("principle", "refuted")
     (energy, *_) = forest(judge(family))
     row = next(row for row in energy.rows if row.judged.claim.key == "least-energy")
     assert (row.deciding.measure.against, row.deciding.answer) == ("same-size", "holds"), "the smallest lead"
@@ -62,10 +64,15 @@ def test_the_page_shows_each_line_with_its_verdict(family: Family) -> None:
     report = build_report(family.records, [], Manifest())
     rows = re.findall(r'<tr id="claim-([\w-]+)-emnist">(.*?)</tr>', report.page, re.DOTALL)
     assert {key for key, _ in rows} == {one.claim.key for one in report.judged}
-    verdicts = {one.claim.key: one.verdict for one in report.judged}
+    judged = {one.claim.key: one for one in report.judged}
     for key, row in rows:
         assert row.count("<td>") == 3
-        assert f"</span> {verdicts[key]}</span></td>" in row
+        assert f"</span> {judged[key].verdict}</span>" in row
+        assert f'<span class="where">{escape(judged[key].why)}</span></td>' in row
+        assert f", n = {judged[key].deciding()[1].estimate.count}</summary>" in row
+        assert f"rests on: {CAUSES[judged[key].claim.cause].lower()}" in html.unescape(row)
+    causes = report.page[report.page.index("causes-table") : report.page.index("Claims in one row")]
+    assert all(f'href="#claim-{claim.key}-emnist"' in causes for claim in CLAIMS), "every claim is in one group"
     assert (
         report.page.index('id="overview-section"')
         < report.page.index('id="figures"')

@@ -78,13 +78,18 @@ def curves(
 
 def accuracy_over_energy(groups: Groups, styles: Styles) -> tuple[Series, ...]:
     """The mean accuracy after each round at the mean energy spent until then."""
+    return accuracy_over(lambda run: run.energy_j, groups, styles)
+
+
+def accuracy_over(spent: Callable[[Run], FloatArray], groups: Groups, styles: Styles) -> tuple[Series, ...]:
+    """The mean accuracy after each round at the mean of what was spent until then."""
     series = []
     for label, runs in groups.items():
-        energy, accuracy = _by_seed(runs, lambda run: run.energy_j), _by_seed(runs, lambda run: run.accuracy)
+        x, accuracy = _by_seed(runs, spent), _by_seed(runs, lambda run: run.accuracy)
         seen = np.isfinite(accuracy).all(axis=0)
         estimates = [estimate(column) for column in accuracy.T[seen]]
         style = styles.of(label, runs[0])
-        series.append(estimated(label, energy.mean(axis=0)[seen], estimates, style, limits=(0.0, 1.0)))
+        series.append(estimated(label, x.mean(axis=0)[seen], estimates, style, limits=(0.0, 1.0)))
     return tuple(series)
 
 

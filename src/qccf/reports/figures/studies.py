@@ -8,7 +8,8 @@ import numpy as np
 
 from qccf.core.intervals import Estimate, estimate
 from qccf.paper.families import Family, dotted, fixed_settings, setting_of
-from qccf.paper.findings import PAPERS_SAVINGS, energy_saved
+from qccf.paper.findings import PAPERS_SAVINGS
+from qccf.paper.run_measures import energy_saved
 from qccf.paper.studies import FACTORS, PAYERS, SOLVERS, Factor
 from qccf.reports.figures.builders import BITS_LABEL, estimated
 from qccf.reports.figures.chart import Chart, Panel, Series

@@ -10,7 +10,7 @@ from typing import Any
 
 from qccf._version import __version__
 from qccf.core.files import write_text_whole, write_whole
-from qccf.paper.claims import CLAIMS, Judged
+from qccf.paper.claims import CAUSES, CLAIMS, Judged
 from qccf.paper.claims_table import claims_to_csv
 from qccf.paper.families import PAPERS_MEAN_SIZE, Family, families
 from qccf.paper.findings import PAPERS_SAVINGS
@@ -40,7 +40,7 @@ from qccf.reports.page.results import (
 from qccf.rounds.run import Run
 
 VERDICT_CLASSES: dict[Answer, str] = {
-    "holds": "holds", "partly": "partly", "does not hold": "fails", "not settled": "unknown",
+    "holds": "holds", "holds in part": "partly", "tie": "tie", "refuted": "fails", "not settled": "unknown",
     "not measurable": "unknown",
 }  # fmt: skip
 CLAIMS_FILE = "claims.csv"
@@ -146,6 +146,7 @@ def build_report(
         unfolded=_unfolded(sections),
         files=files,
         claims=CLAIMS,
+        causes=CAUSES,
         claims_file=CLAIMS_FILE,
         rules=RULES,
         margins=[quantity.margin_shown() for quantity in QUANTITIES],

@@ -12,7 +12,6 @@ from qccf.paper.claims import Judged
 from qccf.paper.findings import Measure
 from qccf.paper.verdicts import QUANTITIES, Answer, Quantity
 
-WORST_FIRST: tuple[Answer, ...] = ("does not hold", "not settled", "partly", "holds", "not measurable")
 PADDING = 0.06
 """Free space at both ends of an axis, as a share of its length."""
 TICKS = 4
@@ -63,7 +62,7 @@ def measurable(one: Judged) -> bool:
 
 def forest(judged: Sequence[Judged]) -> list[Axis]:
     """The measurable claims by the unit of the number that decides them."""
-    chosen = [(one, _deciding(one)) for one in judged if measurable(one)]
+    chosen = [(one, decides) for one in judged if (decides := one.deciding())]
     axes = []
     for quantity in QUANTITIES:
         mine = [(one, name, measure) for one, (name, measure) in chosen if measure.quantity is quantity]
@@ -80,16 +79,6 @@ def _numbers(one: Judged) -> list[tuple[str, Measure]]:
         for measure in finding.measures
         if measure.estimate.known
     ]
-
-
-def _deciding(one: Judged) -> tuple[str, Measure]:
-    """The number that is worst for the claim: of those that refute it the largest, else the one nearest to zero."""
-
-    def rank(pair: tuple[str, Measure]) -> tuple[int, float]:
-        answer, size = pair[1].answer, abs(pair[1].estimate.mean)
-        return WORST_FIRST.index(answer), -size if answer == "does not hold" else size
-
-    return min(_numbers(one), key=rank)
 
 
 def _axis(quantity: Quantity, claims: Sequence[tuple[Judged, str, Measure]]) -> Axis:

@@ -1,0 +1,193 @@
+"""Tables and figures of the decisions that benchmarks.decisions has recorded.
+
+Run: python -m benchmarks.decision_tables [--record FILE] [--images DIR]
+± and intervals are over cells, 95 %. A saving is QCCF's, in per cent of the other policy's energy in the same cell.
+"""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.decisions import CONSTANTS, POLICIES, RECORD, Columns, Recorded, cells_of, points, read_record
+from qccf.core.intervals import Estimate, correlation_estimate, estimate
+from qccf.paper.findings import PAPERS_SAVINGS
+from qccf.paper.verdicts import ENERGY, UP, adjusted_chances, answer, chances
+
+ADAPTIVE = tuple(name for name in POLICIES if name not in (*CONSTANTS, "no-quantization"))
+READINGS = ("same-size, CPU follows", "same-size, joint", "principle, paper")
+
+
+def column(columns: Columns, policy: str, measure: str) -> np.ndarray:
+    """One value per cell; NaN where the cell has none."""
+    values = columns.get(policy, {}).get(measure, [])
+    return np.array([np.nan if value is None else value for value in values], dtype=float)
+
+
+def savings(columns: Columns, rival: str) -> Estimate:
+    """QCCF's saving against a rival, cell by cell."""
+    return estimate(1.0 - column(columns, "qccf", "energy_j") / column(columns, rival, "energy_j"))
+
+
+def best_constant(columns: Columns, policy: str) -> np.ndarray:
+    """The energy, in each cell, of the cheapest constant with no larger error and no fewer uploads."""
+    energies = []
+    for name in [one for one in CONSTANTS if one in columns]:
+        precise = column(columns, name, "error") <= column(columns, policy, "error")
+        serves = column(columns, name, "participation") >= column(columns, policy, "participation") - 1e-9
+        energies.append(np.where(precise & serves, column(columns, name, "energy_j"), np.nan))
+    found = np.array(energies)
+    return np.where(
+        np.isfinite(found).any(axis=0), np.nanmin(np.where(np.isfinite(found), found, np.inf), axis=0), np.nan
+    )
+
+
+def policies_table(title: str, columns: Columns) -> list[str]:
+    lines = [
+        f"\n**{title}**, {cells_of(columns)} cells\n",
+        "| policy | energy (J) | QCCF saves (%) | late (%) | bits | bits ~ round | bits ~ D |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in columns:
+        saved = "" if name == "qccf" else savings(columns, name).shown(".1f", 100.0)
+        correlations = [
+            correlation_estimate(column(columns, name, measure)).shown("+.2f")
+            for measure in ("bits_round", "bits_size")
+        ]
+        if name in (*CONSTANTS, "no-quantization"):
+            correlations = ["–", "–"]
+        cells = [
+            estimate(column(columns, name, "energy_j")).shown(".2f"),
+            saved,
+            estimate(100.0 * column(columns, name, "late")).shown(".1f"),
+            estimate(column(columns, name, "bits")).shown(".2f"),
+            *correlations,
+        ]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def constants_table(title: str, columns: Columns) -> list[str]:
+    """Does each adaptive policy beat the best constant that is as precise?"""
+    names = [name for name in ADAPTIVE if name in columns]
+    saved = [estimate(1.0 - column(columns, name, "energy_j") / best_constant(columns, name)) for name in names]
+    adjusted = adjusted_chances([chances(e, UP, ENERGY.margin) for e in saved])
+    lines = [
+        f"\n**{title}**: energy saved against the best constant that is as precise in the same cell\n",
+        "| policy | cells with such a constant | saves (%) | beats it |",
+        "|---|---|---|---|",
+    ]
+    for name, e, tests in zip(names, saved, adjusted, strict=True):
+        lines.append(f"| {name} | {e.count} | {e.shown('+.1f', 100.0)} | {answer(e, UP, tests)} |")
+    return lines
+
+
+def weights_table(recorded: Recorded, constants: Columns) -> list[str]:
+    """QCCF over V, and the constants beside it."""
+    lines = [
+        "\n**Energy and error over V**, and of constants\n",
+        "| | cells | energy (J) | mean error | bits |",
+        "|---|---|---|---|---|",
+    ]
+    rows = [(key.partition(": ")[2], columns, "qccf") for key, columns in recorded.items() if key.startswith("V: ")]
+    rows += [(name, constants, name) for name in CONSTANTS if name in constants]
+    for label, columns, name in rows:
+        cells = [
+            estimate(column(columns, name, "energy_j")).shown(".2f"),
+            estimate(column(columns, name, "error")).shown(".3g"),
+            estimate(column(columns, name, "bits")).shown(".2f"),
+        ]
+        lines.append(f"| {label} | {cells_of(columns)} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def map_table(study: str, recorded: Recorded, rivals: Sequence[str] = READINGS) -> list[str]:
+    """QCCF's savings at every point of a map, one column per rival."""
+    lines = [
+        f"\n**{study}**: QCCF saves (%) against\n",
+        "| | cells | " + " | ".join(rivals) + " | participation (%) |",
+        "|---" * (len(rivals) + 3) + "|",
+    ]
+    for point in points():
+        columns = recorded.get(point.key)
+        if point.study != study or columns is None:
+            continue
+        feasible = int(np.isfinite(column(columns, "qccf", "energy_j")).sum())
+        shown = [savings(columns, rival).shown(".1f", 100.0) for rival in rivals]
+        active = estimate(100.0 * column(columns, "qccf", "participation")).shown(".0f")
+        lines.append(f"| {point.label} | {feasible} of {cells_of(columns)} | " + " | ".join([*shown, active]) + " |")
+    return lines
+
+
+def genetic_table(recorded: Recorded) -> list[str]:
+    keys = [key for key in recorded if key.startswith("genetic: ")]
+    if not keys:
+        return []
+    lines = [
+        "\n**The genetic algorithm's gap**, per cent of the gain of participation\n",
+        "| settings | "
+        + " | ".join(f"{key.partition(': ')[2]} ({cells_of(recorded[key])} cells)" for key in keys)
+        + " |",
+        "|---" * (len(keys) + 1) + "|",
+    ]
+    for name in recorded[keys[0]]:
+        gaps = [estimate(column(recorded[key], name, "gap")).shown(".2g", 100.0) for key in keys]
+        lines.append(f"| {name} | " + " | ".join(gaps) + " |")
+    return lines
+
+
+def tables(recorded: Recorded) -> Iterable[str]:
+    """All tables for which something is recorded."""
+    for key, columns in recorded.items():
+        if key.startswith(("policies: ", "channels: ")):
+            yield from policies_table(key.partition(": ")[2], columns)
+            if any(name in columns for name in CONSTANTS):
+                yield from constants_table(key.partition(": ")[2], columns)
+    yield from weights_table(recorded, recorded.get("policies: β = 300", {}))
+    for study in dict.fromkeys(point.study for point in points() if "×" in point.study):
+        if any(key.startswith(f"{study}: ") for key in recorded):
+            yield from map_table(study, recorded)
+    yield from genetic_table(recorded)
+
+
+def draw_savings(recorded: Recorded, file: Path) -> None:
+    """QCCF's savings against each baseline in each reading, with the paper's figures."""
+    import matplotlib.pyplot as plt
+
+    rivals = [name for name in ADAPTIVE if name != "qccf"] + ["no-quantization"]
+    figure, axes = plt.subplots(figsize=(7.5, 3.4), layout="constrained")
+    for offset, beta, colour in ((0.12, 300, "#0072B2"), (-0.12, 150, "#56B4E9")):
+        columns = recorded[f"policies: β = {beta}"]
+        found = [savings(columns, name) for name in rivals]
+        places = np.arange(len(rivals))[::-1] + offset
+        middle = np.array([100.0 * e.mean for e in found])
+        axes.errorbar(
+            middle, places, xerr=[100.0 * e.half for e in found], fmt="o", color=colour,
+            label=f"β = {beta}, {cells_of(columns)} cells", capsize=3, markersize=5,
+        )  # fmt: skip
+    for place, name in zip(np.arange(len(rivals))[::-1], rivals, strict=True):
+        papers = PAPERS_SAVINGS.get(name.partition(",")[0])
+        if papers is not None:
+            axes.plot(100.0 * papers, place, "D", mfc="none", mec="black", label="paper" if "follows" in name else None)
+    axes.axvline(0.0, color="grey", linewidth=0.8)
+    axes.set_yticks(np.arange(len(rivals))[::-1], rivals)
+    axes.set_xlabel("energy that QCCF saves (%)")
+    axes.legend(frameon=False, loc="lower left")
+    figure.savefig(file, dpi=120)
+    plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--record", type=Path, default=RECORD, metavar="FILE")
+    parser.add_argument("--images", type=Path, metavar="DIR", help="draw savings.png there")
+    options = parser.parse_args()
+    recorded = read_record(options.record)
+    print("\n".join(tables(recorded)))
+    if options.images:
+        draw_savings(recorded, options.images / "savings.png")
+
+
+if __name__ == "__main__":
+    main()

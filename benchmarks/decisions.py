@@ -1,0 +1,286 @@
+"""Decisions alone, in many cells: what each policy spends where the statistics of a real training are replayed.
+
+Run: python -m benchmarks.decisions [--studies A,B] [--cells 50]
+The statistics are those of docs/results/emnist-statistics.csv (see benchmarks/trace_of_run.py), the same in every cell;
+positions, fading and dataset sizes differ. All runs use the paper's form of the controller and its codec.
+
+Results are kept cell by cell in --record (committed); the same command computes only what is missing. Studies are done
+ten cells at a time, so that a stopped command has the same cells for every point.
+"""
+
+import argparse
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from qccf.control.channels_genetic import GeneticSettings
+from qccf.control.paper_form import PaperForm
+from qccf.control.solve import solve_round
+from qccf.core.contracts import Decision, Observation, Outcome, PolicyState, Statistics
+from qccf.core.correlation import relation
+from qccf.core.errors import QccfError
+from qccf.core.files import write_text_whole
+from qccf.policies.qccf import Qccf
+from qccf.rounds.run import Run
+from qccf.rounds.setup import build_policy
+from qccf.rounds.sources import statistics_source
+from qccf.rounds.world import build_world
+from qccf.runtimes.planner import planned_rules, planned_scenario, run_rounds
+from qccf.settings.loading import Scenario, load_scenario
+
+RECORD = Path("docs/results/decisions.json")
+TRACE = Path("docs/results/emnist-statistics.csv")
+BATCH = 10
+DIGITS = 5
+
+POLICIES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "qccf": ("qccf", ()),
+    "same-size, CPU follows": ("same-size", ("same_size.cpu=follows",)),
+    "same-size, joint": ("same-size", ("same_size.cpu=joint",)),
+    "principle, paper": ("principle", ("principle.form=paper",)),
+    "principle, published": ("principle", ("principle.form=published",)),
+    "channel-allocate": ("channel-allocate", ()),
+    "no-quantization": ("no-quantization", ()),
+} | {f"fixed-bits {bits}": ("fixed-bits", (f"fixed_bits.bits={bits}",)) for bits in range(1, 9)}
+"""What is compared: both readings of same-size, both forms of principle, and every constant."""
+CONSTANTS = tuple(name for name in POLICIES if name.startswith("fixed-bits"))
+READINGS = ("qccf", "same-size, CPU follows", "same-size, joint", "principle, paper", "channel-allocate")
+
+GENETIC = {
+    f"population {size}, generations {count}, mutation {mutation:g}{', elitism 1' * elitism}": GeneticSettings(
+        size, count, mutation_probability=mutation, elitism=elitism
+    )
+    for size, count, mutation, elitism in (
+        (20, 20, 0.05, 0), (50, 50, 0.01, 0), (50, 50, 0.05, 0), (50, 50, 0.2, 0), (50, 50, 0.05, 1),
+        (100, 100, 0.05, 0), (100, 100, 0.01, 1), (100, 200, 0.05, 1),
+    )
+}  # fmt: skip
+"""The paper gives no hyperparameters."""
+GENETIC_ROUNDS = 10
+
+
+@dataclass(frozen=True)
+class Point:
+    """One setting of a study."""
+
+    study: str
+    label: str
+    settings: tuple[str, ...]
+    policies: tuple[str, ...] = READINGS
+    genetic: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.study}: {self.label}"
+
+
+def points() -> Iterator[Point]:
+    """Every setting of every study, the most important first."""
+    for beta in (300, 150):
+        yield Point("policies", f"β = {beta}", (f"data.dataset_size_std={beta}",), tuple(POLICIES))
+    for weight in (1, 3, 10, 30, 100, 300, 1000, 3000, 10000):
+        yield Point("V", f"V = {weight}", (f"control.paper.energy_weight={weight}",), ("qccf",))
+    for channels in (5, 10, 20):
+        size = ("federation.num_clients=20", f"radio.num_channels={channels}")
+        yield Point(
+            "channels", f"20 clients, {channels} channels", size, (*READINGS, "no-quantization", *CONSTANTS[2:6])
+        )
+    for deadline, bandwidth in product((0.01, 0.02, 0.05, 0.1, 0.2), (1, 2, 5, 10, 20)):
+        settings = (f"device.deadline_s={deadline}", f"radio.bandwidth_hz={bandwidth}e6")
+        yield Point("T_max × B", f"T_max = {deadline:g} s, B = {bandwidth} MHz", settings)
+    for repair, (deadline, bandwidths) in {"bandwidth": (0.02, (5, 10, 20)), "deadline": (0.15, (1, 2, 4))}.items():
+        for gain, bandwidth in product((-10, 0, 10, 20), bandwidths):
+            settings = (f"device.deadline_s={deadline}", f"radio.gain_db={gain}", f"radio.bandwidth_hz={bandwidth}e6")
+            yield Point(f"gain × B ({repair})", f"gain {gain} dB, B = {bandwidth} MHz", settings)
+    for margin, smoothness in product((0.1, 0.5, 2.0), (0.005, 0.015, 0.05, 0.15, 0.5)):
+        settings = (f"control.paper.quantization_margin={margin}", f"learning.smoothness={smoothness}")
+        yield Point("λ2⁰ × L", f"λ2⁰ - ε2 = {margin:g}, L = {smoothness:g}", settings)
+    for clients, channels in ((10, 10), (10, 5), (20, 10)):
+        size = (f"federation.num_clients={clients}", f"radio.num_channels={channels}")
+        yield Point("genetic", f"{clients} clients, {channels} channels", size, genetic=True)
+
+
+def scenario_of(point: Point, trace: Path, policy: str = "qccf", own: Sequence[str] = ()) -> Scenario:
+    common = ("control.form=paper", "codec.name=model", "data.dataset_size_std=300", "statistics.model=trace")
+    scenario = load_scenario("femnist", [*common, f"statistics.trace={trace}", *point.settings, *own])
+    return planned_scenario(scenario.replaced(policy={"name": policy}))
+
+
+@contextmanager
+def trace_for(clients: int, file: Path) -> Iterator[Path]:
+    """The trace for any number of clients: further ones take the values of the recorded ones in turn."""
+    head, *rows = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    cells = [row.split(",") for row in rows]
+    recorded = 1 + max(int(row[1]) for row in cells)
+    with tempfile.TemporaryDirectory() as folder:
+        tiled = [
+            ",".join([row[0], str(client), *row[2:]])
+            for row in cells
+            for client in range(int(row[1]), clients, recorded)
+        ]
+        path = Path(folder) / "trace.csv"
+        path.write_text("\n".join([head, *tiled]) + "\n", encoding="utf-8")
+        yield path
+
+
+def measures(run: Run) -> dict[str, float]:
+    """The figures of a run that are kept."""
+    errors = np.asarray(run.round_columns["aggregate_error"], dtype=float)
+    return {
+        "energy_j": float(run.energy_j[-1]),
+        "bits": run.mean_upload_bits(),
+        "last_bits": run.final_bits(),
+        "error": float(np.nanmean(errors)) if np.isfinite(errors).any() else float("nan"),
+        "late": run.missed_share(),
+        "participation": float(run.by_round("arrived").mean()),
+        "fairness": float(run.summary.get("jain_index") or float("nan")),
+        "round_s": float(run.round_columns["latency_s"].mean()),
+        "bits_round": relation(np.asarray(run.round_columns["round"], dtype=float), run.mean_bits),
+        "bits_size": float(run.summary["bits_size_correlation"] or 0.0),
+    }
+
+
+Cell = dict[str, dict[str, float]]
+"""Policy, then measure."""
+
+
+def policies_in_cell(point: Point, trace: Path, seed: int) -> Cell:
+    """The measures of every policy in one cell; unknown where no client can ever upload."""
+    found: Cell = {}
+    for label in point.policies:
+        policy, settings = POLICIES[label]
+        scenario = scenario_of(point, trace, policy, settings).replaced(federation={"seed": seed})
+        try:
+            world = build_world(scenario, seed)
+        except QccfError:
+            return {name: {"energy_j": float("nan")} for name in point.policies}
+        source = statistics_source(scenario, world.dataset_sizes)
+        found[label] = measures(run_rounds(world, planned_rules(scenario), source, scenario))
+    return found
+
+
+class _GeneticGaps:
+    """The exact policy, which also lets the genetic algorithm decide each of its rounds."""
+
+    def __init__(self, policy: Qccf) -> None:
+        self._policy = policy
+        self.gaps: dict[str, list[float]] = {name: [] for name in GENETIC}
+
+    def init(self, statistics: Statistics) -> PolicyState:
+        return self._policy.init(statistics)
+
+    def decide(self, state: PolicyState, observation: Observation, rng: np.random.Generator) -> Decision:
+        assert isinstance(self._policy.form, PaperForm)
+        problem = self._policy.form.problem(state, observation)
+        best = solve_round(problem)
+        assert best.certificate is not None
+        gain = problem.empty_objective - best.certificate.objective
+        for name, genetic in GENETIC.items():
+            decision = solve_round(problem, solver="genetic", rng=rng, genetic=genetic)
+            assert decision.certificate is not None
+            if gain > 0.0:
+                self.gaps[name].append((decision.certificate.objective - best.certificate.objective) / gain)
+        return best
+
+    def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
+        return self._policy.update(state, decision, outcome)
+
+
+def genetic_in_cell(point: Point, trace: Path, seed: int) -> Cell:
+    """The mean gap of the genetic algorithm, as a share of the gain of participation, for each choice of settings."""
+    scenario = scenario_of(point, trace).replaced(federation={"seed": seed, "rounds": GENETIC_ROUNDS})
+    world, rules = build_world(scenario, seed), planned_rules(scenario)
+    policy = build_policy("qccf", scenario, rules.constants)
+    assert isinstance(policy, Qccf)
+    watched = _GeneticGaps(policy)
+    source = statistics_source(scenario, world.dataset_sizes)
+    run_rounds(world, replace(rules, policy=watched), source, scenario)
+    return {name: {"gap": float(np.mean(gaps))} for name, gaps in watched.gaps.items() if gaps}
+
+
+Columns = dict[str, dict[str, list[float | None]]]
+"""Policy, measure, then one value per cell; None where the cell has none."""
+Recorded = dict[str, Columns]
+
+
+def read_record(file: Path) -> Recorded:
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+
+def write_record(file: Path, recorded: Recorded) -> None:
+    """One line per point and policy, so that a change is seen where it is."""
+    parts = []
+    for key, columns in recorded.items():
+        rows = ",\n".join(f"  {json.dumps(name)}: {json.dumps(values)}" for name, values in columns.items())
+        parts.append(f" {json.dumps(key, ensure_ascii=False)}: {{\n{rows}\n }}")
+    write_text_whole(file, "{\n" + ",\n".join(parts) + "\n}\n")
+
+
+def cells_of(columns: Columns) -> int:
+    return max((len(values) for measured in columns.values() for values in measured.values()), default=0)
+
+
+def extended(columns: Columns, cell: Cell, before: int) -> Columns:
+    """The columns with one cell more; values that the cell does not have are None."""
+    names = {name: dict.fromkeys([*columns.get(name, {}), *cell.get(name, {})]) for name in [*columns, *cell]}
+    return {
+        name: {
+            measure: [*columns.get(name, {}).get(measure, [None] * before), _kept(cell.get(name, {}).get(measure))]
+            for measure in measured
+        }
+        for name, measured in names.items()
+    }
+
+
+def _kept(value: float | None) -> float | None:
+    return None if value is None or not np.isfinite(value) else float(f"{value:.{DIGITS}g}")
+
+
+def compute(chosen: Sequence[Point], cells: int, file: Path, statistics: Path) -> None:
+    """Add the missing cells of every point, a batch of cells at a time."""
+    recorded = read_record(file)
+    for upto in range(BATCH, cells + BATCH, BATCH):
+        for point in chosen:
+            columns = recorded.get(point.key, {})
+            missing = range(cells_of(columns), min(upto, cells))
+            if not missing:
+                continue
+            with trace_for(scenario_clients(point), statistics) as trace:
+                for seed in missing:
+                    cell = (
+                        genetic_in_cell(point, trace, seed) if point.genetic else policies_in_cell(point, trace, seed)
+                    )
+                    columns = extended(columns, cell, seed)
+            recorded[point.key] = columns
+            write_record(file, recorded)
+            print(f"{point.key}: {cells_of(columns)} cells", flush=True)
+
+
+def scenario_clients(point: Point) -> int:
+    given = [int(s.partition("=")[2]) for s in point.settings if s.startswith("federation.num_clients=")]
+    return given[0] if given else load_scenario("femnist").federation.num_clients
+
+
+def main() -> None:
+    every = list(points())
+    names = list(dict.fromkeys(point.study for point in every))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--studies", default=",".join(names), metavar="A,B,…", help=f"default {', '.join(names)}")
+    parser.add_argument("--cells", type=int, default=50)
+    parser.add_argument("--record", type=Path, default=RECORD, metavar="FILE", help=f"default {RECORD}")
+    parser.add_argument("--statistics", type=Path, default=TRACE, metavar="FILE.csv", help=f"default {TRACE}")
+    options = parser.parse_args()
+    wanted = {name.strip() for name in options.studies.split(",")}
+    if unknown := wanted - set(names):
+        parser.error(f"--studies {sorted(unknown)[0]} is not one of {', '.join(names)}")
+    compute([point for point in every if point.study in wanted], options.cells, options.record, options.statistics)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""Decisions alone: the points of the studies, the trace for more clients, and cells that are added to a record."""
+
+import csv
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import decisions
+from benchmarks.decision_tables import best_constant, savings
+from benchmarks.decisions import (
+    POLICIES,
+    Point,
+    compute,
+    extended,
+    points,
+    read_record,
+    scenario_clients,
+    scenario_of,
+    trace_for,
+)
+from benchmarks.trace_of_run import trace_text
+from qccf.rounds.sources import RecordedStatistics, StatisticsModel
+from qccf.runtimes.simulator import simulate
+from tests.helpers.tiny import tiny_dataset, tiny_scenario
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """Two clients and three rounds."""
+    rows = [(n, k, 1 + n, 2.0, 0.2 + 0.1 * n + 0.01 * k, 3 - n) for n in range(3) for k in range(2)]
+    path = tmp_path / "trace.csv"
+    text = "# about\nround,client,gradient_norm_sq,gradient_variance,weight_range,loss\n"
+    path.write_text(text + "".join(",".join(map(str, row)) + "\n" for row in rows))
+    return path
+
+
+def test_every_point_has_a_key_of_its_own_and_loads(trace: Path) -> None:
+    every = list(points())
+    assert len({point.key for point in every}) == len(every)
+    for point in every:
+        with trace_for(scenario_clients(point), trace) as path:
+            scenario = scenario_of(point, path)
+            assert (scenario.control.form, scenario.codec.name, scenario.statistics.model) == (
+                "paper",
+                "model",
+                "trace",
+            )
+    both = {point.label: scenario_of(point, trace).device.deadline_s for point in every if "× B (" in point.study}
+    assert len(set(both.values())) == 2, "both repairs of Table I"
+
+
+def test_more_clients_take_the_values_of_the_recorded_ones_in_turn(trace: Path) -> None:
+    with trace_for(5, trace) as path:
+        rows = list(csv.DictReader(path.read_text().splitlines()))
+    assert len(rows) == 3 * 5
+    by_client = {int(row["client"]): float(row["weight_range"]) for row in rows if row["round"] == "0"}
+    assert [by_client[k] for k in range(5)] == pytest.approx([0.2, 0.21, 0.2, 0.21, 0.2])
+
+
+def test_a_trace_of_a_run_gives_its_statistics_again(tmp_path: Path) -> None:
+    run = simulate(tiny_scenario("federation.rounds=3"), dataset=tiny_dataset())
+    path = tmp_path / "trace.csv"
+    path.write_text(trace_text(run))
+    scenario = tiny_scenario("statistics.model=trace", f"statistics.trace={path}")
+    ours, theirs = StatisticsModel(scenario, run.dataset_sizes), RecordedStatistics(run)
+    for number in range(3):
+        for name in ("gradient_norms_sq", "gradient_variances", "weight_ranges"):
+            assert np.allclose(getattr(ours.known(number), name), getattr(theirs.known(number), name), rtol=1e-4)
+        assert np.allclose(ours.losses(number), theirs.losses(number), rtol=1e-4)
+
+
+def test_a_cell_more_is_a_value_more_in_every_column() -> None:
+    first = extended({}, {"a": {"energy_j": math.nan}}, 0)
+    assert first == {"a": {"energy_j": [None]}}
+    second = extended(first, {"a": {"energy_j": 1.23456789, "bits": 3.0}}, 1)
+    assert second == {"a": {"energy_j": [None, 1.2346], "bits": [None, 3.0]}}
+    assert extended(second, {"a": {"energy_j": 2.0}}, 2)["a"]["bits"] == [None, 3.0, None]
+
+
+def test_cells_are_computed_once_and_added(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trace: Path) -> None:
+    """In batches: all points have the first cells before one has more."""
+    monkeypatch.setattr(decisions, "BATCH", 2)
+    seen = []
+
+    def cell(point: Point, _trace: Path, seed: int) -> dict:
+        seen.append((point.label, seed))
+        return {"qccf": {"energy_j": float(seed)}}
+
+    monkeypatch.setattr(decisions, "policies_in_cell", cell)
+    chosen, file = [Point("s", "x", ()), Point("s", "y", ())], tmp_path / "record.json"
+    compute(chosen, 3, file, trace)
+    assert seen == [("x", 0), ("x", 1), ("y", 0), ("y", 1), ("x", 2), ("y", 2)]
+    compute(chosen, 3, file, trace)
+    assert len(seen) == 6, "nothing is repeated"
+    assert read_record(file)["s: y"] == {"qccf": {"energy_j": [0.0, 1.0, 2.0]}}
+    json.loads(file.read_text())
+
+
+def test_the_best_constant_is_the_cheapest_that_is_as_precise_and_serves_as_many() -> None:
+    """Cell 1: two bits are too coarse, three are the cheapest of the rest. Cell 2: none is precise enough."""
+    columns = {
+        "qccf": {"energy_j": [2.0, 2.0], "error": [1.0, 0.1], "participation": [0.5, 1.0]},
+        "fixed-bits 2": {"energy_j": [1.0, 1.0], "error": [2.0, 2.0], "participation": [1.0, 1.0]},
+        "fixed-bits 3": {"energy_j": [3.0, 3.0], "error": [1.0, 1.0], "participation": [0.5, 1.0]},
+        "fixed-bits 4": {"energy_j": [2.5, 4.0], "error": [0.5, 0.5], "participation": [0.4, 1.0]},
+        "fixed-bits 5": {"energy_j": [5.0, None], "error": [0.2, None], "participation": [1.0, None]},
+    }
+    energies = best_constant(columns, "qccf")
+    assert energies[0] == 3.0
+    assert math.isnan(energies[1])
+    assert savings(columns, "fixed-bits 3").mean == pytest.approx(1 / 3)
+
+
+def test_policies_and_the_genetic_algorithm_in_one_cell(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "GENETIC_ROUNDS", 2)
+    with trace_for(10, trace) as path:
+        cell = decisions.policies_in_cell(Point("s", "x", ("federation.rounds=4",), tuple(POLICIES)), path, 0)
+        gaps = decisions.genetic_in_cell(Point("s", "x", ()), path, 0)
+        nowhere = Point("s", "x", ("device.deadline_s=1e-5", "federation.rounds=4"), ("qccf",))
+        assert math.isnan(decisions.policies_in_cell(nowhere, path, 0)["qccf"]["energy_j"])
+    assert cell.keys() == POLICIES.keys()
+    assert [cell[f"fixed-bits {bits}"]["bits"] for bits in (1, 2, 3)] == [1.0, 2.0, 3.0]
+    errors = [cell[f"fixed-bits {bits}"]["error"] for bits in (1, 2, 3)]
+    assert errors[0] > errors[1] > errors[2]
+    assert cell["no-quantization"]["late"] == 1.0
+    assert cell["qccf"]["energy_j"] < cell["same-size, joint"]["energy_j"] < cell["same-size, CPU follows"]["energy_j"]
+    assert gaps.keys() == decisions.GENETIC.keys()
+    assert all(one["gap"] >= -1e-9 for one in gaps.values()), "no decision is better than the exact one"

@@ -1,0 +1,90 @@
+"""Records of runs: what is kept equals the run, and the file is small and written whole."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qccf.core.errors import RunFolderError
+from qccf.paper.run_measures import bits_over_rounds, bits_over_sizes, rounds_to
+from qccf.rounds.run import Run
+from qccf.rounds.run_record import RunRecords
+from qccf.runtimes.simulator import simulate
+from tests.helpers.tiny import tiny_dataset, tiny_scenario
+
+
+def trained(policy: str, *more: str) -> Run:
+    scenario = tiny_scenario(f"policy.name={policy}", "evaluation.every=2", *more)
+    return simulate(scenario, dataset=tiny_dataset())
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, Run]:
+    few = trained("qccf", "radio.num_channels=3", "federation.seed=1")
+    late = trained("principle", "principle.initial_bits=9", "radio.bandwidth_hz=2e4")
+    assert late.missed_share() > 0.0
+    assert not few.client_columns["participated"].all()
+    return {
+        "few": few,
+        "late": late,
+        "raw": trained("no-quantization"),
+        "a": trained("qccf"),
+        "b": trained("same-size"),
+    }
+
+
+@pytest.fixture(scope="module")
+def read(runs: dict[str, Run], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    file = tmp_path_factory.mktemp("records") / "records.json"
+    records = RunRecords()
+    for name, run in runs.items():
+        records.add(name, run)
+    records.write(file)
+    again = RunRecords(file)
+    assert again.names() == sorted(runs)
+    return {name: again.run(name) for name in again.names()}
+
+
+@pytest.mark.parametrize("name", ["few", "late", "raw", "a", "b"])
+def test_what_is_kept_equals_the_run(runs: dict[str, Run], read: dict[str, Run], name: str) -> None:
+    ours, theirs = read[name], runs[name]
+    assert ours.scenario == theirs.scenario
+    assert ours.summary == json.loads(json.dumps(theirs.summary))
+    for column, values in ours.client_columns.items():
+        expected = theirs.client_columns[column]
+        on = theirs.client_columns["participated"] if column == "num_bits" else np.full(len(expected), True)
+        assert np.array_equal(values[on], expected[on]), column
+    for column, values in ours.round_columns.items():
+        assert np.allclose(values, theirs.round_columns[column], rtol=1e-4, equal_nan=True), column
+    assert np.allclose(ours.energy_j, theirs.energy_j, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["few", "late", "raw"])
+def test_the_measures_of_the_claims_are_the_same(runs: dict[str, Run], read: dict[str, Run], name: str) -> None:
+    ours, theirs = read[name], runs[name]
+    target = 0.9 * theirs.final_accuracy()
+    assert rounds_to(ours, target) == rounds_to(theirs, target)
+    for measure in (
+        Run.final_accuracy, Run.computing_share, Run.missed_share, Run.mean_upload_bits, Run.final_bits,
+        bits_over_rounds, bits_over_sizes,
+    ):  # fmt: skip
+        assert measure(ours) == pytest.approx(measure(theirs), rel=1e-5, nan_ok=True), measure
+
+
+def test_runs_that_differ_in_policy_and_seed_share_their_scenario(runs: dict[str, Run], tmp_path: Path) -> None:
+    records = RunRecords()
+    for name in ("a", "b", "raw"):
+        records.add(name, runs[name])
+    records.write(tmp_path / "records.json")
+    text = (tmp_path / "records.json").read_text()
+    assert len(json.loads(text)["scenarios"]) == 1
+    assert len(text.splitlines()) == 3 + 3 + 1, "one line per run"
+
+
+def test_a_file_that_is_no_record_is_refused(tmp_path: Path) -> None:
+    for text in ("no json", "[]", '{"format": 99, "scenarios": {}, "runs": {}}'):
+        (tmp_path / "records.json").write_text(text)
+        with pytest.raises(RunFolderError, match=r"records\.json holds no records"):
+            RunRecords(tmp_path / "records.json")
+    assert len(RunRecords(tmp_path / "missing.json")) == 0
