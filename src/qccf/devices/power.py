@@ -64,10 +64,14 @@ def best_upload_s(bits: Any, rates_bps: Any, cycles: Any, constants: Constants) 
     upload_s = np.clip(_cheapest_for_the_radio_s(bits, rates_bps, c), shortest_s, relaxed_s)
     longer = np.isfinite(shortest_s) & (upload_s == relaxed_s) & (relaxed_s < end_s)
     if longer.any():
-        shape = longer.shape
-        at = [np.broadcast_to(values, shape)[longer] for values in (bits, rates_bps, cycles, relaxed_s, end_s)]
-        upload_s = np.broadcast_to(upload_s, shape).copy()
-        upload_s[longer] = _cheapest_for_both_s(*at, c)
+
+        def chosen(values: Any) -> Any:
+            return np.broadcast_to(values, longer.shape)[longer]
+
+        upload_s = np.broadcast_to(upload_s, longer.shape).copy()
+        upload_s[longer] = _cheapest_for_both_s(
+            chosen(bits), chosen(rates_bps), chosen(cycles), chosen(relaxed_s), chosen(end_s), c
+        )
     return np.asarray(upload_s)
 
 
@@ -78,8 +82,8 @@ def _cheapest_for_the_radio_s(bits: Any, rates_bps: Any, constants: Constants) -
     if c.circuit_power_w == 0.0:
         return np.inf
     gain_per_w = signal_to_noise(rates_bps, c) / c.transmit_power_w
-    rate = 1.0 + lambertw((gain_per_w * c.circuit_power_w - 1.0) / np.e).real
-    rate = np.where(rate > 0.0, rate, 0.0)  # lambertw is NaN at its branch point, where there is no link
+    exact = 1.0 + lambertw((gain_per_w * c.circuit_power_w - 1.0) / np.e).real
+    rate = np.where(exact > 0.0, exact, 0.0)  # lambertw is NaN at its branch point, where there is no link
     with np.errstate(divide="ignore"):
         return bits * LN2 / (c.bandwidth_hz * rate)
 
