@@ -4,6 +4,7 @@ As many clients as channels and links allow, or a share of them. Among those tha
 most, then energy. Error plays no part: a poor link is no reason to be left out for ever.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,8 +25,9 @@ class Turns(NamedTuple):
 
 
 def usable_pairs(observation: Observation, constants: Constants) -> BoolArray:
-    """Which pairs [client, channel] carry one bit per parameter within the deadline at the highest frequency."""
-    return np.isfinite(_energy_j(np.ones(observation.num_clients, dtype=np.int64), observation, constants))
+    """Which pairs [client, channel] carry one bit per parameter within the deadline at full speed and power."""
+    full = replace(constants, adapt_power=False)
+    return np.isfinite(_energy_j(np.ones(observation.num_clients, dtype=np.int64), observation, full))
 
 
 def most_bits_in_time(observation: Observation, constants: Constants) -> IntArray:

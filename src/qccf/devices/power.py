@@ -21,7 +21,8 @@ LN2 = float(np.log(2.0))
 LATEST = 1e-12
 """Share of the deadline by which an upload at the highest CPU frequency ends early, because times are rounded."""
 MOST_STEPS = 60
-PRECISION = 1e-13
+PRECISION = 1e-9
+"""Newton's method ends with a step of at most this share of the time; the energy is then exact to rounding."""
 
 
 def signal_to_noise(rates_bps: Any, constants: Constants) -> Any:
@@ -91,26 +92,30 @@ def _cheapest_for_the_radio_s(bits: Any, rates_bps: Any, constants: Constants) -
 def _cheapest_for_both_s(bits: Any, rates_bps: Any, cycles: Any, start_s: Any, end_s: Any, constants: Constants) -> Any:
     """The zero of the slope between `start_s` and `end_s`, where a longer upload makes the CPU run faster.
 
-    Newton's method inside a bracket that shrinks with each step; a step out of it halves it instead.
+    There the radio saves as much in a longer upload as the CPU and the circuits lose. Newton's method finds it for the
+    logarithm of loss over saving, which is nearly straight, inside a bracket that shrinks with each step; a step out of
+    the bracket halves it instead.
     """
     c = constants
     gain_per_w = signal_to_noise(rates_bps, c) / c.transmit_power_w
     nats_hz, cubes = bits * LN2 / c.bandwidth_hz, 2.0 * c.energy_coefficient * cycles**3
 
-    def slope_and_curvature(upload_s: Any) -> tuple[Any, Any]:
+    def balance(upload_s: Any) -> tuple[Any, Any]:
+        """log(loss/saving), which rises with the time, and its derivative."""
         rate, left_s = nats_hz / upload_s, c.deadline_s - upload_s
-        grown = np.exp(rate)
-        slope = (grown * (1.0 - rate) - 1.0) / gain_per_w + c.circuit_power_w + cubes / left_s**3
-        return slope, rate**2 * grown / (upload_s * gain_per_w) + 3.0 * cubes / left_s**4
+        grown, faster = np.exp(rate), cubes / left_s**3
+        saving, loss = grown * (rate - 1.0) + 1.0, c.circuit_power_w + faster
+        slope = 3.0 * faster / (left_s * loss) + rate * rate * grown / (upload_s * saving)
+        return np.log(gain_per_w * loss / saving), slope
 
-    low_s = np.where(slope_and_curvature(end_s)[0] <= 0.0, end_s, start_s)
-    high_s = np.where(slope_and_curvature(start_s)[0] >= 0.0, start_s, end_s)
+    low_s = np.where(balance(end_s)[0] <= 0.0, end_s, start_s)
+    high_s = np.where(balance(start_s)[0] >= 0.0, start_s, end_s)
     upload_s = np.minimum(low_s, high_s)
     for _ in range(MOST_STEPS):
-        slope, curvature = slope_and_curvature(upload_s)
-        low_s, high_s = np.where(slope < 0.0, upload_s, low_s), np.where(slope < 0.0, high_s, upload_s)
-        guess_s = upload_s - slope / curvature
-        inside = (guess_s > low_s) & (guess_s < high_s)
+        value, slope = balance(upload_s)
+        low_s, high_s = np.where(value < 0.0, upload_s, low_s), np.where(value < 0.0, high_s, upload_s)
+        guess_s = upload_s - value / slope
+        inside = (guess_s >= low_s) & (guess_s <= high_s)
         next_s = np.where(inside, guess_s, 0.5 * (low_s + high_s))
         if (np.abs(next_s - upload_s) <= PRECISION * upload_s).all():
             return next_s

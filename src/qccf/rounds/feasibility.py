@@ -82,10 +82,12 @@ def require_feasible(scenario: Scenario, cell: Cell, dataset_sizes: FloatArray) 
     best = int(np.argmax(best_bps / needed_bps))
     if not np.isfinite(needed_bps[best]):
         compute_s = training_cycles(dataset_sizes, scenario.constants()).min() / d.frequency_max_hz
+        coded = scenario.accounts.coding_cycles_per_parameter > 0.0
+        coding, lower = (" and coding", " or accounts.coding_cycles_per_parameter") if coded else ("", "")
         raise InfeasibleError(
-            f"no client can ever finish: training on {dataset_sizes.min():g} samples takes {compute_s:.3g} s at "
+            f"no client can ever finish: training on {dataset_sizes.min():g} samples{coding} takes {compute_s:.3g} s at "
             f"device.frequency_max_hz = {d.frequency_max_hz:g}, beyond device.deadline_s = {d.deadline_s:g}: raise the "
-            "deadline or the frequency, or lower device.cycles_per_sample."
+            f"deadline or the frequency, or lower device.cycles_per_sample{lower}."
         )
     mean_size = scenario.data.dataset_size_mean
     typical_bps = float(needed_rates_bps(scenario, np.array([mean_size]))[0])
