@@ -1,6 +1,9 @@
 """Speed of the codecs in millions of values per second on one core, compared with NumPy and memcpy in the same run.
 
 Run: python -m benchmarks.codec [--quick]
+
+The last column of the last table is what `accounts.coding_cycles_per_parameter` charges: CPU cycles per parameter of
+encoding an upload and forecasting the next one, at the clock that the operating system states.
 """
 
 import argparse
@@ -12,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -25,7 +29,7 @@ RUNS_PER_TURN = 5
 
 
 def best_seconds(works: Sequence[Callable[[], object]], repeats: int) -> list[float]:
-    """The shortest run of each function, because other load on the machine only adds time.
+    """CPU time of the shortest run of each function, because other load on the machine only adds time.
 
     The functions take turns, so that a slow phase of the machine affects all of them. A turn has several runs, because
     the first run finds the data of another function in the cache.
@@ -34,9 +38,9 @@ def best_seconds(works: Sequence[Callable[[], object]], repeats: int) -> list[fl
     for _ in range(-(-repeats // RUNS_PER_TURN)):
         for index, work in enumerate(works):
             for _ in range(RUNS_PER_TURN):
-                started = time.perf_counter()
+                started = time.thread_time()
                 work()
-                best[index] = min(best[index], time.perf_counter() - started)
+                best[index] = min(best[index], time.thread_time() - started)
     return best
 
 
@@ -113,10 +117,23 @@ def every_codec(vector: Vector, repeats: int) -> None:
                 partial(codec.forecast, vector),
             ]
     times = np.reshape(best_seconds(works, repeats), (len(cases), 3))
-    print("\n| codec | q | bits per value | encode | accumulate | forecast |")
-    print("|---|---|---|---|---|---|")
+    clock_hz = stated_clock_hz()
+    print("\n| codec | q | bits per value | encode | accumulate | forecast | cycles per parameter |")
+    print("|---|---|---|---|---|---|---|")
     for case, (encode_s, accumulate_s, forecast_s) in zip(cases, times, strict=True):
-        print(f"{case} {COUNT / encode_s / 1e6:,.0f} | {COUNT / accumulate_s / 1e6:,.0f} | {forecast_s * 1e3:.1f} ms |")
+        cycles = f"{(encode_s + forecast_s) * clock_hz / COUNT:.0f}" if clock_hz else "?"
+        speeds = f"{COUNT / encode_s / 1e6:,.0f} | {COUNT / accumulate_s / 1e6:,.0f} | {forecast_s * 1e3:.1f} ms"
+        print(f"{case} {speeds} | {cycles} |")
+
+
+def stated_clock_hz() -> float | None:
+    """The highest clock of a core now, as Linux states it; None elsewhere."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    clocks = [float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz")]
+    return max(clocks) * 1e6 if clocks else None
 
 
 def first_use() -> None:

@@ -43,20 +43,22 @@ def forms(sizes: list[tuple[int, int, int]]) -> None:
     print("| clients × channels | form | rounds | median time | longest | largest certified gap |")
     print("|---|---|---|---|---|---|")
     for clients, channels, rounds in sizes:
-        for form in ("paper", "scale-free"):
-            times, gaps = decided_rounds(clients, channels, form, rounds + 1)
+        for form, power in (("paper", "fixed"), ("scale-free", "fixed"), ("scale-free", "adapted")):
+            times, gaps = decided_rounds(clients, channels, form, rounds + 1, power)
             median_ms, most_ms = float(np.median(times[1:])) * 1e3, max(times[1:]) * 1e3
             print(
-                f"| {clients:,} × {channels} | {form} | {rounds} | {median_ms:,.1f} ms | {most_ms:,.1f} ms | "
+                f"| {clients:,} × {channels} | {form}{', power adapted' * (power == 'adapted')} | {rounds} | {median_ms:,.1f} ms | {most_ms:,.1f} ms | "
                 f"{max(gaps[1:]):.1e} |",
                 flush=True,
             )
 
 
-def decided_rounds(clients: int, channels: int, form: str, rounds: int) -> tuple[list[float], list[float]]:
+def decided_rounds(
+    clients: int, channels: int, form: str, rounds: int, power: str = "fixed"
+) -> tuple[list[float], list[float]]:
     """The time and the relative gap of each decision of a run; in the default form relative to energy and error."""
     scenario, world, statistics = typical_world(clients, channels)
-    policy = Qccf(scenario.constants(), rounds=rounds, form=form)
+    policy = Qccf(scenario.constants(), rounds=rounds, form=form, power=power)
     state = policy.init(statistics)
     times, gaps = [], []
     for index in range(rounds):

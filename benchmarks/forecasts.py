@@ -21,7 +21,7 @@ def sizes_table(found: list[Path]) -> None:
     for folder in found:
         codec = load_scenario(folder / "scenario.toml").codec
         uploads = pd.read_parquet(folder / "clients.parquet").query("participated and num_bits <= 32")
-        if codec.name.endswith("entropy"):
+        if codec.name.endswith(("entropy", "sparse")):
             forecast = uploads["expected_bits"] / (1.0 + codec.safety_margin)
             for num_bits, ratio in zip(uploads["num_bits"], uploads["payload_bits"] / forecast, strict=True):
                 ratios.setdefault((codec.name, int(num_bits)), []).append(ratio)

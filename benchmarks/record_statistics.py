@@ -7,6 +7,9 @@ The files in src/qccf/settings/presets/recordings, which `qccf plan` uses instea
     python -m benchmarks.record_statistics cifar10 --rounds 12 --samples 300 --dataset mnist
 
 The images of another dataset are padded and repeated where the model needs 32 × 32 pixels in three colours.
+
+`--add` keeps a recording and adds the codecs that it lacks: training is repeated, and the new tables are scaled to the
+updates of the recording, so that plans with the other codecs do not change.
 """
 
 import argparse
@@ -23,13 +26,14 @@ from qccf.quantization.protocol import Codec, Forecast
 from qccf.quantization.registry import CODECS, build_codec
 from qccf.rounds import uplink
 from qccf.rounds.ledger import Ledger
-from qccf.rounds.recordings import SERIES, CodecTables, Recording, write_recording
+from qccf.rounds.recordings import SERIES, CodecTables, Recording, read_recording, write_recording
 from qccf.rounds.round import OpenRound, ServerState, first_state, run_round
 from qccf.rounds.setup import build_rules, scenario_codec
 from qccf.rounds.world import build_world
 from qccf.runtimes.clients import Clients
 from qccf.runtimes.simulator import TrainedUploads, about_data, resolved_scenario
 from qccf.settings.loading import load_scenario
+from qccf.settings.schema import DEFAULT_CODEC
 
 FOLDER = Path(__file__).parents[1] / "src/qccf/settings/presets/recordings"
 STORED = 17
@@ -108,6 +112,21 @@ def record(preset: str, rounds: int, samples: int | None, dataset: str | None) -
     return _recording(about, source.points, {name: codec.affine for name, codec in codecs.items()})
 
 
+def with_added_codecs(kept: Recording, repeated: Recording) -> Recording:
+    """A recording with the codecs that it lacks, from a repetition of its training.
+
+    Two trainings differ a little. Error scales of the default codec, which follow the squared size of updates, say by
+    how much.
+    """
+    ratio = kept.codecs[DEFAULT_CODEC].error_scales / repeated.codecs[DEFAULT_CODEC].error_scales
+    added = {
+        name: CodecTables(tables.error_scales * ratio, tables.errors * ratio[..., None], tables.bits_per_parameter)
+        for name, tables in repeated.codecs.items()
+        if name not in kept.codecs
+    }
+    return replace(kept, codecs={**kept.codecs, **added})
+
+
 def _as_colour(data: Dataset) -> Dataset:
     """Grey images of 28 × 28 pixels as colour images of 32 × 32."""
     train, test = (
@@ -144,9 +163,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=16)
     parser.add_argument("--dataset", help="default: the preset's, or the first of its fallbacks that is available")
     parser.add_argument("--samples", type=int, help="mean number of samples per client (default: the preset's)")
+    parser.add_argument("--add", action="store_true", help="only add the codecs that the recording lacks")
     options = parser.parse_args()
     path = FOLDER / f"{options.preset}.npz"
-    write_recording(path, record(options.preset, options.rounds, options.samples, options.dataset))
+    recorded = record(options.preset, options.rounds, options.samples, options.dataset)
+    write_recording(path, with_added_codecs(read_recording(path.read_bytes()), recorded) if options.add else recorded)
     print(f"Written: {path.name}, {path.stat().st_size:,} bytes")
 
 

@@ -1,6 +1,8 @@
 """The default form of a round's problem, compared with brute force."""
 
+import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from qccf.control.problem import Problem
 from qccf.control.scale_free import ScaleFreeProblem, serve
 from qccf.core.contracts import MAX_NUM_BITS, Decision, Observation
 from qccf.core.errors import SolverError
+from qccf.devices.cost import settle
 from support.problems import CONSTANTS, coded_problem, equal_statistics, random_problem, random_scale_free_problem
 from tests.helpers import brute
 
@@ -131,3 +134,63 @@ def test_a_problem_of_one_client_by_hand() -> None:
     assert decision.certificate is not None
     assert cost(problem, decision) == pytest.approx(by_hand.min())
     assert decision.certificate.objective == pytest.approx(by_hand.min(), rel=1e-9)
+
+
+def with_power(problem: ScaleFreeProblem, **changes: float) -> ScaleFreeProblem:
+    """The same round with transmit power as a decision. Rates are those of channels of 10 MHz at full power."""
+    free = {"adapt_power": True, "bandwidth_hz": 1e7, "transmit_power_min_w": 0.002, **changes}
+    return replace(problem, constants=replace(problem.constants, **free))
+
+
+def least_over_powers(problem: ScaleFreeProblem, powers_w: np.ndarray) -> float:
+    """The least J with one of these powers for each client, by brute force: each power is a world of its own rates."""
+    c, count = problem.constants, len(problem.dataset_sizes)
+    table = np.full((count, problem.rates_bps.shape[1]), np.inf)
+    for power_w in powers_w:
+        rates_bps = 1e7 * np.log2(1.0 + (2.0 ** (problem.rates_bps / 1e7) - 1.0) * power_w / c.transmit_power_w)
+        other = replace(
+            problem,
+            observation=replace(problem.observation, rates_bps=rates_bps),
+            constants=replace(c, adapt_power=False, transmit_power_w=float(power_w)),
+        )
+        table = np.minimum(table, ExactPairs(other).costs(problem.total))
+    orders = itertools.permutations(range(table.shape[1]), count)
+    return min(float(table[range(count), list(order)].sum()) for order in orders)
+
+
+@pytest.mark.parametrize("circuit_power_w", [0.0, 0.03])
+def test_with_power_as_a_decision_everybody_is_served_at_the_least_cost(circuit_power_w: float) -> None:
+    rng = np.random.default_rng(81)
+    powers_w = np.geomspace(0.002, CONSTANTS.transmit_power_w, 400)
+    saved = []
+    for _ in range(8):
+        plain = random_scale_free_problem(rng, 3, 3)
+        problem = with_power(plain, circuit_power_w=circuit_power_w)
+        decision = serve(problem)
+        assert decision.certificate is not None
+        assert decision.powers_w is not None
+        best = least_over_powers(problem, powers_w)
+        assert decision.certificate.objective <= best * (1.0 + 1e-9)
+        assert decision.certificate.objective >= best * (1.0 - 1e-3), "the grid of powers is fine enough"
+        assert decision.certificate.gap <= 1e-12 * best
+        settled = settle(decision, problem.observation, problem.constants)
+        assert settled.arrived.all(), "what is decided meets the deadline with its power"
+        rows = np.arange(len(problem.dataset_sizes))
+        costs_j = problem.energy_costs(decision.num_bits, rows, decision.channels) / problem.energy_price
+        np.testing.assert_allclose(settled.energy_j, costs_j, rtol=1e-9)
+        fixed = serve(replace(plain, constants=replace(plain.constants, circuit_power_w=circuit_power_w)))
+        assert fixed.certificate is not None
+        saved.append(1.0 - decision.certificate.objective / fixed.certificate.objective)
+    assert min(saved) >= -1e-12
+    assert max(saved) > 0.02
+
+
+def test_useful_levels_with_power_as_a_decision_hold_every_optimum() -> None:
+    rng = np.random.default_rng(82)
+    for _ in range(10):
+        problem = with_power(random_scale_free_problem(rng, 3, 3))
+        rows = np.arange(len(problem.dataset_sizes))[:, None, None]
+        levels = np.arange(1, MAX_NUM_BITS + 1)[:, None]
+        table = problem.energy_costs(levels, rows, np.arange(3)) + (problem.level_costs[:, :, None] / problem.total**2)
+        best = table.min(axis=1)
+        np.testing.assert_allclose(ExactPairs(problem).costs(problem.total), best, rtol=1e-12)

@@ -107,3 +107,51 @@ def test_able_clients_are_those_that_settle_in_time() -> None:
         tried |= cost.settle(everybody, observation, CONSTANTS).arrived
     assert 10 < tried.sum() < 50
     assert cost.able_clients(observation, CONSTANTS).tolist() == tried.tolist()
+
+
+def test_optional_charges_by_hand() -> None:
+    """Two clients at 200 MHz, 100 Mb/s and q = 1: 493,212 bits in 4.93 ms.
+
+    Coding 0.2e6 cycles adds 1 ms and 0.08 mJ to each. The client with 1000 samples ends 1 ms before the other.
+    """
+    plain = replace(CONSTANTS, cycles_per_sample=500.0)
+    charged = replace(plain, coding_cycles=0.2e6, receive_energy_j=3e-4, idle_power_w=0.1, circuit_power_w=0.1)
+    observed = Observation(np.full((3, 2), 1e8), equal_statistics(1200.0, 1000.0, 800.0))
+    both = Decision(np.array([0, 1, -1]), np.array([1, 1, 0]), np.array([2e8, 2e8, 0.0]))
+    before, after = cost.settle(both, observed, plain), cost.settle(both, observed, charged)
+    np.testing.assert_allclose(after.compute_energy_j, before.compute_energy_j)
+    np.testing.assert_allclose(after.upload_energy_j, 1.5 * before.upload_energy_j)
+    np.testing.assert_allclose(after.coding_energy_j, [0.08e-3, 0.08e-3, 0.0])
+    np.testing.assert_allclose(after.receive_energy_j, [3e-4, 3e-4, 0.0])
+    np.testing.assert_allclose(after.idle_energy_j, [0.0, 0.1 * 1e-3, 0.0], atol=1e-15)
+    np.testing.assert_allclose(after.latency_s - before.latency_s, [1e-3, 1e-3, 0.0], atol=1e-15)
+    assert after.arrived.tolist() == [True, True, False]
+    parts = ("compute_energy_j", "upload_energy_j", "coding_energy_j", "receive_energy_j", "idle_energy_j")
+    np.testing.assert_allclose(after.energy_j, sum(getattr(after, part) for part in parts))
+    for part in parts[2:]:
+        assert not np.any(getattr(before, part)), "nothing is charged unless it is set"
+
+
+def test_an_upload_without_a_quantizer_is_not_coded() -> None:
+    charged = replace(CONSTANTS, coding_cycles=1e6)
+    raw = cost.settle(decision(32, 2e8, raw=True, deadline_exempt=True), observation(1e9), charged)
+    assert not np.any(raw.coding_energy_j)
+    plain = cost.settle(decision(32, 2e8, raw=True, deadline_exempt=True), observation(1e9), CONSTANTS)
+    np.testing.assert_array_equal(raw.energy_j, plain.energy_j)
+    np.testing.assert_array_equal(raw.latency_s, plain.latency_s)
+
+
+def test_coding_counts_for_the_deadline() -> None:
+    """12 ms of training and 8 ms of uploading fill the deadline: with coding the upload is lost."""
+    outcome = cost.settle(decision(3, 2e8), observation(986_392 / 0.008), replace(CONSTANTS, coding_cycles=1e5))
+    assert outcome.missed.tolist() == [True, False]
+
+
+def test_settle_uses_the_power_of_the_decision() -> None:
+    """At full power the ratio is 7 and the rate 3·B; with a seventh of the power it is 1, and the rate B."""
+    constants = replace(CONSTANTS, bandwidth_hz=1e8)
+    powers_w = np.array([CONSTANTS.transmit_power_w / 7.0, 0.0])
+    outcome = cost.settle(replace(decision(1, 2e8), powers_w=powers_w), observation(3e8), constants)
+    upload_s = (2 * 246_590 + 32) / 1e8
+    assert outcome.latency_s[0] == pytest.approx(0.012 + upload_s)
+    assert outcome.upload_energy_j[0] == pytest.approx(powers_w[0] * upload_s)

@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import pytest
 
-from qccf.quantization.entropy_kernels import GROUP, round_to_symbols
+from qccf.quantization.entropy_kernels import round_to_symbols
 from qccf.quantization.kernels import NARROW_BITS, mixed_key, random_word, round_and_pack, unpack_and_add
 from qccf.quantization.wire import readonly
 from support.vectors import layered_vector
@@ -79,7 +79,8 @@ def test_kernels_equal_the_readable_version(num_bits: int, cuts: list[int]) -> N
         np.testing.assert_array_equal(total, (before + 0.3 * expected.astype(np.float64)).astype(dtype))
 
 
-def test_symbols_equal_the_readable_version() -> None:
+@pytest.mark.parametrize("per_start", [256, 2**32])
+def test_symbols_equal_the_readable_version(per_start: int) -> None:
     values = layered_vector([100, 900])
     scale, num_bits = np.float32(0.003), 9
     symbols, counts = np.empty(1000, dtype=np.int32), np.zeros(88, dtype=np.int64)
@@ -91,6 +92,7 @@ def test_symbols_equal_the_readable_version() -> None:
         np.array([scale]),
         num_bits,
         np.uint64(4),
+        per_start,
         symbols,
         counts,
         extra,
@@ -100,9 +102,9 @@ def test_symbols_equal_the_readable_version() -> None:
     fractions = np.floor((exact - np.floor(exact)) * 2.0**32).astype(np.uint64)
     bits = ""
     for i in range(1000):
-        group = i // GROUP
-        sums = starts[group] + fractions[group * GROUP : i + 1].cumsum()
-        before = int(sums[-2] if i % GROUP else starts[group]) >> 32
+        group = i // per_start
+        sums = starts[group] + fractions[group * per_start : i + 1].cumsum()
+        before = int(sums[-2] if i % per_start else starts[group]) >> 32
         index = int(exact[i]) + (int(sums[-1]) >> 32) - before
         low = max(0, index.bit_length() - 4) if index >= 16 else 0
         symbol = index if index < 16 else 16 + 8 * (low - 1) + (index >> low) - 8

@@ -1,11 +1,12 @@
 """The columns of the ledger that tell how well a round served its budgets and its clients."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from qccf.core.contracts import Decision, Observation, Targets
+from qccf.core.contracts import Constants, Decision, Observation, Targets
 from qccf.devices.cost import settle
 from qccf.rounds.ledger import Ledger
 from support.problems import CONSTANTS, equal_statistics
@@ -15,16 +16,21 @@ RATES_BPS = np.array([[1e8, 1e8], [1e8, 1e8], [1e8, 1e8], [1e6, 1e6]])  # the la
 
 
 def recorded(
-    channels: list[int], num_bits: list[int], state: dict | None = None, frequency_hz: float = 1e9, **more
+    channels: list[int],
+    num_bits: list[int],
+    state: dict | None = None,
+    frequency_hz: float = 1e9,
+    constants: Constants = CONSTANTS,
+    **more,
 ) -> Ledger:
     on = np.array(channels) >= 0
     decision = Decision(np.array(channels), np.array(num_bits), np.where(on, frequency_hz, 0.0), **more)
     observation = Observation(RATES_BPS, STATISTICS)
-    outcome = settle(decision, observation, CONSTANTS)
+    outcome = settle(decision, observation, constants)
     ledger = Ledger()
     ledger.record(
         0, observation, decision, outcome, sizes_bits=np.full(4, np.nan), policy_state=state or {},
-        constants=CONSTANTS, accuracy=math.nan, loss=math.nan,
+        constants=constants, accuracy=math.nan, loss=math.nan,
     )  # fmt: skip
     return ledger
 
@@ -79,3 +85,21 @@ def test_the_most_bits_of_a_participant_are_those_that_its_channel_carries() -> 
     clients = recorded([0, 1, -1, -1], [1, 2, 0, 0]).tables()["clients"]
     assert clients["most_bits"].tolist() == [6, 4, 0, 0]
     assert recorded([-1, -1, -1, 0], [0, 0, 0, 1]).tables()["clients"]["most_bits"].tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("adapted", [False, True])
+def test_the_energy_of_a_round_adds_up_over_its_parts_and_clients(adapted: bool) -> None:
+    charged = replace(
+        CONSTANTS, coding_cycles=1e6, receive_energy_j=2e-4, idle_power_w=0.05, circuit_power_w=0.02, bandwidth_hz=1e7
+    )
+    powers_w = np.array([0.1, 0.15, 0.0, 0.0]) if adapted else None
+    ledger = recorded([0, 1, -1, -1], [1, 2, 0, 0], constants=charged, powers_w=powers_w)
+    row, columns = ledger.last, ledger.tables()["clients"]
+    parts = ("compute_energy_j", "upload_energy_j", "coding_energy_j", "receive_energy_j", "idle_energy_j")
+    assert row["energy_j"] == pytest.approx(sum(row[part] for part in parts))
+    for part in parts:
+        assert row[part] == pytest.approx(columns[part].sum())
+        assert row[part] > 0.0
+    assert columns["power_w"].tolist() == ([0.1, 0.15, 0.0, 0.0] if adapted else [0.2, 0.2, 0.0, 0.0])
+    sent_s = columns["payload_bits"][:2] / columns["rate_bps"][:2]
+    np.testing.assert_allclose(columns["upload_energy_j"][:2], (columns["power_w"][:2] + 0.02) * sent_s)

@@ -57,7 +57,7 @@ def test_a_recording_holds_every_codec_and_sensible_numbers(name: str) -> None:
         assert (tables.errors <= bounds * 1.01).all()
         assert (tables.errors > 0.0).all()
         assert (np.diff(tables.errors, axis=-1) <= 0.0).all()
-        assert (tables.bits_per_parameter is not None) == codec.endswith("entropy")
+        assert (tables.bits_per_parameter is not None) == codec.endswith(("entropy", "sparse"))
     small = recording.codecs["update+entropy"].bits_per_parameter
     assert (small[..., 0] < 1.5).all()
     for key in ("preset", "dataset", "data", "seed", "version", "samples_per_client", "rounds"):

@@ -1,5 +1,7 @@
 """Settings: what is accepted, and the sentence for what is not."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pydantic
@@ -7,6 +9,7 @@ import pytest
 
 from qccf.core.contracts import Constants
 from qccf.core.errors import ConfigError, InfeasibleError
+from qccf.quantization.registry import CODECS
 from qccf.rounds.world import build_world
 from qccf.settings.loading import PRESETS, load_scenario
 
@@ -23,7 +26,7 @@ def test_femnist_is_the_papers_setting_but_for_the_bandwidth() -> None:
     s, table = load_scenario("femnist"), load_scenario("paper-table")
     assert (s.radio.bandwidth_hz, table.radio.bandwidth_hz) == (10e6, 1e6)
     c, t = s.constants(), table.constants()
-    assert c == t
+    assert c == replace(t, bandwidth_hz=c.bandwidth_hz)
     expected = (246_590, 0.02, 1000.0, 1e-26, 0.2, 2e8, 1e9, 6, 2)
     names = ("num_parameters", "deadline_s", "cycles_per_sample", "energy_coefficient", "transmit_power_w")
     names += ("frequency_min_hz", "frequency_max_hz", "local_updates", "local_epochs")
@@ -161,9 +164,20 @@ def test_the_papers_table_is_refused_with_rates_and_remedies() -> None:
         assert "radio.bandwidth_hz = 2.7e+06" in sentence
         assert "device.deadline_s = 0.044" in sentence
         assert "radio.gain_db = 49" in sentence
+        assert re.search(r"codec.name = sparse or update\+entropy or update\+block\+entropy or", sentence)
+        named = sentence.partition("codec.name = ")[2].rstrip(".").split(" or ")
+        assert set(named) == {name for name in CODECS if name.endswith(("entropy", "sparse"))}, "the others do not fit"
 
 
-@pytest.mark.parametrize("remedy", ["radio.bandwidth_hz=2.7e6", "device.deadline_s=0.044", "radio.gain_db=49"])
+@pytest.mark.parametrize(
+    "remedy",
+    [
+        "radio.bandwidth_hz=2.7e6",
+        "device.deadline_s=0.044",
+        "radio.gain_db=49",
+        *(f"codec.name={name}" for name in CODECS if name.endswith(("entropy", "sparse"))),
+    ],
+)
 def test_each_remedy_mends_the_papers_table(remedy: str) -> None:
     from qccf.runtimes.planner import plan_run
 
@@ -201,7 +215,7 @@ def test_remedies_stay_within_the_limits_of_the_config() -> None:
             ),
             0,
         )
-    with pytest.raises(InfeasibleError, match=r"an upload of 64 bits needs 0\.00364 Mb"):
+    with pytest.raises(InfeasibleError, match=r"of codec 'update\+entropy' \(88 bits\) needs 0\.005 Mb"):
         build_world(load_scenario("femnist", ["radio.gain_db=-100", "radio.bandwidth_hz=1e3"]), 0)
 
 

@@ -16,7 +16,7 @@ from qccf.core.errors import ProblemError
 from qccf.devices.cost import settle
 from qccf.policies.qccf import Qccf
 from qccf.settings.loading import load_scenario
-from qccf.settings.problem import CONSTANTS, DefaultProblem, parse_problem
+from qccf.settings.problem import CONSTANTS, POWER_CONSTANTS, DefaultProblem, parse_problem
 from support.problems import random_problem, typical_problem
 from tests.helpers import brute
 
@@ -300,9 +300,16 @@ def test_a_problem_without_queues_is_decided_in_the_default_form(default_tree: d
         ({"error_price": 0.0}, "error_price = 0 is out of range"),
         ({"gradient_norms_sq": None}, "gradient_norms_sq = None is not a list"),
         ({"participation_queue": 1.0}, "lacks quantization_queue"),
+        ({"transmit_power_min_w": 0.01}, "transmit_power_min_w adapts the power, and that needs constants.bandwidth"),
+        ({"transmit_power_min_w": 0.3, "bandwidth_hz": 1e7}, "transmit_power_min_w = 0.3 is above transmit_power_w"),
+        ({"transmit_power_min_w": 0.1, "bandwidth_hz": 1e3}, "needs more than 100 bits per second and hertz"),
+        ({"transmit_power_min_w": 0.0}, "constants.transmit_power_min_w = 0 is out of range"),
     ],
 )
 def test_mistakes_in_the_default_form_get_a_sentence(default_tree: dict, change: dict, words: str) -> None:
+    powers = {name: value for name, value in change.items() if name in POWER_CONSTANTS}
+    if powers:
+        change = {"constants": {**default_tree["constants"], **powers}}
     with pytest.raises(ProblemError) as error:
         parse_problem({**default_tree, **change})
     if "lacks" in words:
@@ -316,3 +323,24 @@ def test_solvers_of_the_papers_form_are_refused_without_queues(default_tree: dic
     path.write_text(json.dumps(default_tree))
     assert main(["decide", str(path), "--solver", "genetic"]) == 2
     assert "this problem has no queues" in capsys.readouterr().err
+
+
+def test_transmit_power_is_a_decision_where_its_limits_are_given(default_tree: dict, tmp_path: Path, capsys) -> None:
+    path = tmp_path / "round.json"
+    path.write_text(json.dumps(default_tree))
+    assert main(["decide", str(path), "--json"]) == 0
+    fixed = json.loads(capsys.readouterr().out)
+    assert "powers_w" not in fixed
+    free = {**default_tree["constants"], "bandwidth_hz": 1e7, "transmit_power_min_w": 0.01, "circuit_power_w": 0.0}
+    path.write_text(json.dumps({**default_tree, "constants": free}))
+    assert main(["decide", str(path), "--json"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == "", "every key is used"
+    answer = json.loads(printed.out)
+    on = np.array(answer["channels"]) >= 0
+    powers_w = np.array(answer["powers_w"])
+    assert ((powers_w[on] >= 0.01) & (powers_w[on] <= free["transmit_power_w"])).all()
+    assert (powers_w[~on] == 0.0).all()
+    assert answer["energy_j"] <= fixed["energy_j"]
+    assert main(["decide", str(path)]) == 0
+    assert "power (mW)" in capsys.readouterr().out

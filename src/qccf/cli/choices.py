@@ -8,7 +8,7 @@ PRESETS = {
     "femnist": "handwritten characters, 62 classes: the paper's first task",
     "cifar10": "colour photographs, 10 classes: the paper's second task",
     "quick": "a small federation on synthetic handwriting, for a first look",
-    "paper-table": "Table I to the letter; no client can upload with it (erratum E1)",
+    "paper-table": "Table I to the letter; needs a codec such as update+entropy (erratum E1)",
 }
 
 POLICIES = {
@@ -29,6 +29,7 @@ CODECS = {
     "update+entropy": "the difference, entropy-coded",
     "block+entropy": "the model, entropy-coded with a scale per layer",
     "update+block+entropy": "the difference, entropy-coded with a scale per layer",
+    "sparse": "the difference, of which few values are sent: the fewest bits",
 }
 
 DATASETS = {

@@ -65,11 +65,14 @@ def decide_command(options: argparse.Namespace) -> int:
         print(json.dumps(answer))
         return 0
     table = Table(title=f"Decision by {answer['solver']} in {answer['wall_time_s'] * 1e3:.1f} ms")
-    for heading in ("client", "channel", "bits", "frequency (MHz)"):
+    powers_w = answer.get("powers_w")
+    for heading in ("client", "channel", "bits", "frequency (MHz)", *["power (mW)"] * (powers_w is not None)):
         table.add_column(heading, justify="right")
     rows = zip(answer["channels"], answer["num_bits"], answer["frequencies_hz"], strict=True)
     for client, (channel, bits, frequency_hz) in enumerate(rows):
-        cells = (str(channel), str(bits), f"{frequency_hz / 1e6:.1f}") if channel >= 0 else ("sits out", "", "")
+        cells = [str(channel), str(bits), f"{frequency_hz / 1e6:.1f}"] if channel >= 0 else ["sits out"]
+        if powers_w is not None and channel >= 0:
+            cells.append(f"{powers_w[client] * 1e3:.3g}")
         table.add_row(str(client), *cells)
     console = output()
     console.print(table)

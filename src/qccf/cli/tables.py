@@ -17,6 +17,7 @@ from qccf.core.words import counted
 if TYPE_CHECKING:
     from qccf.rounds.run import Run
 
+PAPERS_CHARGES = "computing, uploading"
 LABEL_WIDTH = 24
 """Labels are folded to this width before a column is hidden."""
 
@@ -90,9 +91,15 @@ def results_table(title: str, labels: Sequence[str], summaries: Sequence[dict[st
         columns.append(Column("Δ accuracy\npoints", [points for _, points in pairs], 2))
     bits = [number(_mean(_present(mine, "mean_bits")), ".1f") for mine in rows.values()]
     columns.append(Column("bits", bits, 3))
-    caption = "Δ: difference from the first row, paired by seed. " if len(rows) > 1 else ""
-    caption += "Accuracy: of all test samples, after the last round."
-    return FittedTable(title, list(rows), columns, caption=caption)
+    notes = ["Δ: difference from the first row, paired by seed."] * (len(rows) > 1)
+    notes += ["Accuracy: of all test samples, after the last round.", *_charges(summaries)]
+    return FittedTable(title, list(rows), columns, caption=" ".join(notes))
+
+
+def _charges(summaries: Iterable[dict[str, Any]]) -> list[str]:
+    """What the energies of a table contain, where that is more than computing and uploading."""
+    charged = dict.fromkeys(summary.get("charged", PAPERS_CHARGES) for summary in summaries)
+    return [] if set(charged) == {PAPERS_CHARGES} else [f"Energy: {' | '.join(charged)}."]
 
 
 def _differences(mine: list[dict[str, Any]], first: list[dict[str, Any]]) -> tuple[str, str]:
@@ -119,7 +126,7 @@ def plan_table(title: str, rows: list[dict[str, Any]]) -> FittedTable:
         Column("bits\nfirst→last", ends, 3),
         Column("bits\nvs size", [number(one and one["mean"], "+.2f") for one in correlations], 4),
     )
-    return FittedTable(title, plan_labels(rows), columns, first="policy")
+    return FittedTable(title, plan_labels(rows), columns, first="policy", caption="\n".join(_charges(rows)) or None)
 
 
 def plan_labels(rows: Sequence[dict[str, Any]]) -> list[str]:

@@ -51,7 +51,7 @@ class Prices(NamedTuple):
         c = problem.constants
         return cls(
             problem.slope_bits,
-            c.transmit_power_w * problem.energy_price,
+            c.upload_power_w * problem.energy_price,
             2.0 * problem.energy_price * c.energy_coefficient,
         )
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from qccf.control.problem import Problem
 from qccf.core.contracts import MAX_NUM_BITS, BoolArray, FloatArray, IntArray
+from qccf.devices import power
 from qccf.quantization import costs
 
 _BLOCK_ELEMENTS = 1 << 16
@@ -89,7 +90,10 @@ def useful_levels(problem: Problem) -> int:
     bits = costs.payload_bits(np.arange(1, MAX_NUM_BITS + 1), rows, problem.observation.statistics, c)
     with np.errstate(divide="ignore", invalid="ignore"):
         seconds = np.broadcast_to(bits, (count, MAX_NUM_BITS)) / problem.rates_bps.max(axis=1)[:, None]
-        price = problem.energy_price * c.transmit_power_w * np.diff(seconds, axis=1)
+        price = problem.energy_price * c.upload_power_w * np.diff(seconds, axis=1)
+    if c.adapt_power:  # with the best power a bit costs less than at full power
+        per_bit_j = power.least_energy_per_bit_j(problem.rates_bps.max(axis=1), c)[:, None]
+        price = problem.energy_price * per_bit_j * np.diff(np.broadcast_to(bits, (count, MAX_NUM_BITS)), axis=1)
     gain = -np.diff(problem.level_costs, axis=1) / (problem.least_totals**problem.weight_power)[:, None]
     useful = np.flatnonzero(((gain >= price) & (gain > 0.0) & (seconds[:, 1:] <= c.deadline_s)).any(axis=0))
     return int(useful[-1]) + 2 if len(useful) else 1

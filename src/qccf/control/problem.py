@@ -69,20 +69,20 @@ class Problem:
 
     def frequencies_hz(self, num_bits: Any, rows: Any, columns: Any) -> FloatArray:
         """The slowest frequency that meets the deadline, for the pairs (rows, columns); infinite where none does."""
-        upload_s = self._upload_s(num_bits, rows, columns)
+        upload_s = self.transmission(num_bits, rows, columns).upload_s
         return np.asarray(cost.slowest_frequency_hz(self.cycles[rows], upload_s, self.constants))
 
-    def _upload_s(self, num_bits: Any, rows: Any, columns: Any) -> Any:
-        with np.errstate(divide="ignore"):
-            bits = costs.payload_bits(num_bits, rows, self.observation.statistics, self.constants)
-            return bits / self.rates_bps[rows, columns]
+    def transmission(self, num_bits: Any, rows: Any, columns: Any) -> cost.Transmission:
+        """Upload times and transmit powers of the pairs (rows, columns)."""
+        bits = costs.payload_bits(num_bits, rows, self.observation.statistics, self.constants)
+        return cost.transmission(bits, self.rates_bps[rows, columns], self.cycles[rows], self.constants)
 
     def energy_costs(self, num_bits: Any, rows: Any, columns: Any) -> FloatArray:
         """The price of the energy of the pairs (rows, columns); infinite where the deadline cannot be met."""
         c = self.constants
-        upload_s = self._upload_s(num_bits, rows, columns)
-        frequency_hz = cost.slowest_frequency_hz(self.cycles[rows], upload_s, c)
-        spent_j = cost.compute_energy_j(self.cycles[rows], frequency_hz, c) + c.transmit_power_w * upload_s
+        sent = self.transmission(num_bits, rows, columns)
+        frequency_hz = cost.slowest_frequency_hz(self.cycles[rows], sent.upload_s, c)
+        spent_j = cost.compute_energy_j(self.cycles[rows], frequency_hz, c) + cost.upload_energy_j(sent, c)
         return np.asarray(self.energy_price * spent_j)
 
 

@@ -78,7 +78,8 @@ def serve(problem: ScaleFreeProblem) -> Decision:
     least, channels = matched
     num_bits = pairs.bits(problem.total, rows, channels)
     frequencies_hz = problem.frequencies_hz(num_bits, rows, channels)
+    powers_w = problem.transmission(num_bits, rows, channels).power_w if problem.constants.adapt_power else None
     errors = problem.level_costs[rows, num_bits - 1].sum() / problem.total**2
     objective = float(problem.energy_costs(num_bits, rows, channels).sum() + errors)
     certificate = Certificate(objective, min(least, objective), "assignment/exact", perf_counter() - started)
-    return Decision(channels, num_bits, frequencies_hz, certificate=certificate)
+    return Decision(channels, num_bits, frequencies_hz, certificate=certificate, powers_w=powers_w)

@@ -105,6 +105,7 @@ class ScaleFreeForm:
                 turns=turns.owed,
                 error_price=price,
             ),
+            powers_w=None if solved.powers_w is None else spread(solved.powers_w, 0.0),
         )
 
     def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:

@@ -4,6 +4,7 @@ As many clients as channels and links allow, or a share of them. Among those tha
 most, then energy. Error plays no part: a poor link is no reason to be left out for ever.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,8 +25,9 @@ class Turns(NamedTuple):
 
 
 def usable_pairs(observation: Observation, constants: Constants) -> BoolArray:
-    """Which pairs [client, channel] carry one bit per parameter within the deadline at the highest frequency."""
-    return np.isfinite(_energy_j(np.ones(observation.num_clients, dtype=np.int64), observation, constants))
+    """Which pairs [client, channel] carry one bit per parameter within the deadline at full speed and power."""
+    full = replace(constants, adapt_power=False)
+    return np.isfinite(_energy_j(np.ones(observation.num_clients, dtype=np.int64), observation, full))
 
 
 def most_bits_in_time(observation: Observation, constants: Constants) -> IntArray:
@@ -62,7 +64,7 @@ def whose_turn(
     # What a pair costs: its energy with the given bits; where these do not fit in time, the most it could spend.
     cycles = cost.training_cycles(observation.statistics.dataset_sizes, constants)
     most_j = cost.compute_energy_j(cycles, constants.frequency_max_hz, constants)
-    most_j = most_j + constants.transmit_power_w * constants.deadline_s
+    most_j = most_j + constants.upload_power_w * constants.deadline_s
     spent_j = _energy_j(num_bits, observation, constants)
     spent_j = np.where(np.isfinite(spent_j), spent_j, np.where(usable, most_j[:, None], np.inf))
     least_j = spent_j.min(axis=1)
@@ -89,9 +91,8 @@ def _energy_j(num_bits: IntArray, observation: Observation, constants: Constants
     rows = np.arange(observation.num_clients)
     bits = np.broadcast_to(costs.payload_bits(num_bits, rows, s, c), rows.shape)
     cycles = cost.training_cycles(s.dataset_sizes, c)[:, None]
-    with np.errstate(divide="ignore"):
-        upload_s = bits[:, None] / observation.rates_bps
-    frequency_hz = cost.slowest_frequency_hz(cycles, upload_s, c)
+    sent = cost.transmission(bits[:, None], observation.rates_bps, cycles, c)
+    frequency_hz = cost.slowest_frequency_hz(cycles, sent.upload_s, c)
     with np.errstate(invalid="ignore"):
-        spent_j = cost.compute_energy_j(cycles, frequency_hz, c) + c.transmit_power_w * upload_s
+        spent_j = cost.compute_energy_j(cycles, frequency_hz, c) + cost.upload_energy_j(sent, c)
     return np.where(np.isfinite(frequency_hz), spent_j, np.inf)

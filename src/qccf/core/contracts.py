@@ -44,6 +44,23 @@ class Constants:
     """A payload has bits_per_index·q + overhead_bits bits; None means those of the paper's quantizer."""
     num_buffers: int = 0
     """Values of buffers, which are sent as 32-bit floats beside the parameters and are part of overhead_bits."""
+    bandwidth_hz: float = 0.0
+    transmit_power_min_w: float = 0.0
+    adapt_power: bool = False
+    """Whether transmit power is a decision, between transmit_power_min_w and transmit_power_w; needs bandwidth_hz."""
+    circuit_power_w: float = 0.0
+    """What the radio takes besides its transmit power while it sends."""
+    coding_cycles: float = 0.0
+    """CPU cycles of encoding an upload and forecasting the next one."""
+    receive_energy_j: float = 0.0
+    """Energy of receiving the global model once."""
+    idle_power_w: float = 0.0
+    """What a participant takes while it waits for the end of its round."""
+
+    @property
+    def upload_power_w(self) -> float:
+        """What an upload at full power takes."""
+        return self.transmit_power_w + self.circuit_power_w
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +150,9 @@ class Targets:
 class Decision:
     """The participating clients with their channel, bits and CPU frequency.
 
-    A client that sits out has channel -1, and bits and frequency 0. ``raw`` uploads are 32-bit floats without a
-    quantizer. ``deadline_exempt`` uploads arrive however late they are; they still count as missed.
+    A client that sits out has channel -1, and bits, frequency and power 0. ``raw`` uploads are 32-bit floats without a
+    quantizer. ``deadline_exempt`` uploads arrive however late they are; they still count as missed. ``powers_w`` is
+    the transmit power of each participant; None is the fixed power of the run.
     """
 
     channels: IntArray
@@ -144,6 +162,7 @@ class Decision:
     deadline_exempt: bool = False
     certificate: Certificate | None = None
     targets: Targets | None = None
+    powers_w: FloatArray | None = None
 
     @property
     def participates(self) -> BoolArray:
@@ -154,7 +173,8 @@ class Decision:
 class Outcome:
     """The result of a round for each client, and what the server knows after it.
 
-    ``losses`` are the local losses before training, NaN where none was measured.
+    ``losses`` are the local losses before training, NaN where none was measured. The energies of coding, receiving and
+    idle waiting are zero unless a run charges for them.
     """
 
     arrived: BoolArray
@@ -164,10 +184,19 @@ class Outcome:
     latency_s: FloatArray
     statistics: Statistics
     losses: FloatArray = field(default_factory=lambda: np.empty(0))
+    coding_energy_j: FloatArray | float = 0.0
+    receive_energy_j: FloatArray | float = 0.0
+    idle_energy_j: FloatArray | float = 0.0
 
     @property
     def energy_j(self) -> FloatArray:
-        return self.compute_energy_j + self.upload_energy_j
+        return (
+            self.compute_energy_j
+            + self.upload_energy_j
+            + self.coding_energy_j
+            + self.receive_energy_j
+            + self.idle_energy_j
+        )
 
 
 class Policy(Protocol):

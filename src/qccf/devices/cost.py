@@ -3,11 +3,12 @@
 Paper: Section IV-A and IV-B.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from qccf.core.contracts import BoolArray, Constants, Decision, FloatArray, Observation, Outcome
+from qccf.devices import power
 from qccf.quantization.costs import payload_bits, raw_payload_bits
 
 DEADLINE_SLACK = 1e-9
@@ -15,13 +16,44 @@ DEADLINE_SLACK = 1e-9
 
 
 def training_cycles(dataset_sizes: FloatArray, constants: Constants) -> FloatArray:
-    """CPU cycles for the local epochs of one round. Paper: τ_e·γ·D."""
-    return constants.local_epochs * constants.cycles_per_sample * dataset_sizes
+    """CPU cycles for the local epochs of one round, and for coding where that is charged. Paper: τ_e·γ·D."""
+    return constants.local_epochs * constants.cycles_per_sample * dataset_sizes + constants.coding_cycles
 
 
 def compute_energy_j(cycles: Any, frequency_hz: Any, constants: Constants) -> Any:
     """Energy of these cycles at a fixed frequency. Paper: E_cmp."""
     return constants.energy_coefficient * cycles * np.square(frequency_hz)
+
+
+class Transmission(NamedTuple):
+    """How long uploads take, and their transmit power."""
+
+    upload_s: Any
+    power_w: Any
+
+
+def transmission(bits: Any, rates_bps: Any, cycles: Any, constants: Constants) -> Transmission:
+    """The upload of these bits at full power, or with the time and power that take the least energy.
+
+    `rates_bps` are those at full power, `cycles` what the CPU has to do within the same deadline.
+    """
+    if constants.adapt_power:
+        upload_s = power.best_upload_s(bits, rates_bps, cycles, constants)
+        return Transmission(upload_s, power.needed_power_w(bits, upload_s, rates_bps, constants))
+    with np.errstate(divide="ignore"):
+        return Transmission(bits / rates_bps, constants.transmit_power_w)
+
+
+def transmit_powers_w(decision: Decision, constants: Constants) -> FloatArray:
+    """The transmit power of each client; 0 for a client that sits out."""
+    if decision.powers_w is not None:
+        return decision.powers_w
+    return np.where(decision.participates, constants.transmit_power_w, 0.0)
+
+
+def upload_energy_j(sent: Transmission, constants: Constants) -> Any:
+    """Energy of the radio while it sends. Paper: E_com."""
+    return (sent.power_w + constants.circuit_power_w) * sent.upload_s
 
 
 def slowest_frequency_hz(cycles: Any, upload_time_s: Any, constants: Constants) -> Any:
@@ -71,7 +103,9 @@ def settle(
     """
     num_clients = observation.num_clients
     rows = np.flatnonzero(decision.participates)
+    coding_cycles = 0.0 if decision.raw else constants.coding_cycles
     cycles = training_cycles(observation.statistics.dataset_sizes, constants)[rows]
+    cycles = cycles - (constants.coding_cycles - coding_cycles)
     rates_bps = observation.rates_bps[rows, decision.channels[rows]]
     bits = (
         np.full(len(rows), raw_payload_bits(constants.num_parameters + constants.num_buffers))
@@ -81,6 +115,10 @@ def settle(
     if sizes_bits is not None:
         bits = np.where(np.isfinite(sizes_bits[rows]), sizes_bits[rows], bits)
     frequency_hz = decision.frequencies_hz[rows]
+    power_w: Any = constants.transmit_power_w
+    if decision.powers_w is not None:
+        power_w = decision.powers_w[rows]
+        rates_bps = power.rates_at_power_bps(rates_bps, power_w, constants)
     with np.errstate(divide="ignore"):
         upload_s = bits / rates_bps
     latency_s = cycles / frequency_hz + upload_s
@@ -94,6 +132,10 @@ def settle(
     upload_s = np.where(lost, constants.deadline_s - fastest_s, upload_s)
     latency_s = np.where(lost, constants.deadline_s, latency_s)
 
+    spent_j = compute_energy_j(cycles, frequency_hz, constants)
+    coding_share = coding_cycles / np.maximum(cycles, coding_cycles) if coding_cycles else 0.0
+    end_s = float(latency_s.max(initial=0.0))
+
     def per_client(values: Any, dtype: Any = float) -> Any:
         full = np.zeros(num_clients, dtype=dtype)
         full[rows] = values
@@ -102,9 +144,12 @@ def settle(
     return Outcome(
         arrived=per_client(~lost, bool),
         missed=per_client(late, bool),
-        compute_energy_j=per_client(compute_energy_j(cycles, frequency_hz, constants)),
-        upload_energy_j=per_client(constants.transmit_power_w * upload_s),
+        compute_energy_j=per_client(spent_j - coding_share * spent_j),
+        upload_energy_j=per_client(upload_energy_j(Transmission(upload_s, power_w), constants)),
         latency_s=per_client(latency_s),
         statistics=observation.statistics,
         losses=np.full(num_clients, np.nan),
+        coding_energy_j=per_client(coding_share * spent_j),
+        receive_energy_j=per_client(constants.receive_energy_j),
+        idle_energy_j=per_client(constants.idle_power_w * (end_s - latency_s)),
     )

@@ -33,6 +33,12 @@ def checked_decision(decision: Any, observation: Observation, constants: Constan
     low, high = constants.frequency_min_hz, constants.frequency_max_hz
     if not ((frequencies >= low * (1.0 - 1e-12)) & (frequencies <= high * (1.0 + 1e-12))).all():
         raise refuse(f"frequencies_hz must be between {low:g} and {high:g} for participating clients")
+    if decision.powers_w is not None:
+        powers_w, most_w = decision.powers_w, constants.transmit_power_w
+        if not isinstance(powers_w, np.ndarray) or powers_w.shape != (count,) or powers_w.dtype.kind != "f":
+            raise refuse(f"powers_w must be None or an array of {count} floats, one for each client")
+        if not ((powers_w[on] > 0.0) & (powers_w[on] <= most_w * (1.0 + 1e-12))).all():
+            raise refuse(f"powers_w must be above 0 and at most {most_w:g} for participating clients")
     return decision
 
 

@@ -16,6 +16,7 @@ from qccf.core.contracts import Constants, Decision, Observation, Outcome, Polic
 from qccf.core.options import option
 
 Form = Literal["scale-free", "paper"]
+Power = Literal["fixed", "adapted"]
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,22 @@ class QccfOptions:
     energy_weight: float = option(
         1.0, "weight of energy against accuracy; 1 is balanced, 2 tolerates twice the error", ge=0.02, le=50
     )
+    power: Power = option(
+        "fixed",
+        "transmit power in the scale-free form: fixed, or adapted between radio.transmit_power_min_w and "
+        "radio.transmit_power_w so that computing and uploading together take the least energy",
+    )
     solver: Solver = option("assignment", "solver for clients and channels in the paper's form")
     inner: Inner = option("exact", "solver for bits and frequency of one client on one channel in the paper's form")
     genetic: GeneticSettings = option(GeneticSettings(), "options of the genetic solver in the paper's form")
     paper: PaperOptions = option(PaperOptions(), "options of the paper's form")
 
     def __post_init__(self) -> None:
+        if self.form == "paper" and self.power != "fixed":
+            raise ValueError(
+                f'power = "{self.power}" has no effect in form = "paper", which has one power for all: set form = '
+                '"scale-free", or leave it out'
+            )
         for name, usual in (("solver", "assignment"), ("inner", "exact")):
             value = getattr(self, name)
             if self.form != "paper" and value != usual:
@@ -51,8 +62,9 @@ class Qccf:
     colour, marker = "#0072B2", "o"
 
     def __init__(self, constants: Constants, *, rounds: int, **options: Any) -> None:
-        self.constants = constants
         self.options = QccfOptions(**options)
+        self.constants = replace(constants, adapt_power=True) if self.options.power == "adapted" else constants
+        constants = self.constants
         self.form: PaperForm | ScaleFreeForm = (
             PaperForm(constants, self.options.paper)
             if self.options.form == "paper"

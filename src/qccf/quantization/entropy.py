@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qccf.core import errors
-from qccf.core.contracts import MAX_NUM_BITS, IntArray
+from qccf.core.contracts import MAX_NUM_BITS, FloatArray, IntArray
 from qccf.quantization import wire
 from qccf.quantization.protocol import Buffer, Forecast, Vector
 from qccf.quantization.uniform import (
@@ -53,6 +53,13 @@ class EntropyCodec(BlockedCodec):
     """A uniform quantizer with one scale per block, and lossless entropy coding of its indexes."""
 
     affine = False
+    group = 256
+    """Number of values whose rounding shares one random number."""
+
+    @property
+    def least_upload_bits(self) -> float:
+        """An upload of zeros: the scales, the two counts, and a table of one symbol."""
+        return 8.0 * (4 * self.num_ranges + COUNTS.size + 1)
 
     def forecast(self, vector: Vector) -> Forecast:
         from qccf.quantization import entropy_kernels as kernels
@@ -76,7 +83,16 @@ class EntropyCodec(BlockedCodec):
         counts = np.zeros(max_symbols(num_bits), dtype=np.int64)
         extra = np.empty(self.num_parameters * (num_bits + 1) // 64 + 1, dtype=np.uint64)
         extra_bits = kernels.round_to_symbols(
-            values, values.view(np.int32), self.bounds, scales, num_bits, np.uint64(key), symbols, counts, extra
+            values,
+            values.view(np.int32),
+            self.bounds,
+            scales,
+            num_bits,
+            np.uint64(key),
+            self.group,
+            symbols,
+            counts,
+            extra,
         )
         table = frequency_table(counts)
         words = coded(symbols, table)
@@ -113,10 +129,7 @@ class EntropyCodec(BlockedCodec):
 
         peaks = block_ranges(values, self.bounds).astype(np.float64)
         means = [kernels.mean_magnitude(values[a:b]) for a, b in zip(self.bounds[:-1], self.bounds[1:], strict=True)]
-        scales = np.maximum(MEANS_PER_SCALE * np.array(means), peaks / SCALES_PER_PEAK)
-        limits = np.finfo(np.float32)
-        bounded = np.clip(scales, limits.smallest_subnormal, limits.max).astype(np.float32)
-        return np.where(peaks > 0.0, bounded, np.float32(0.0))
+        return sent_scales(np.maximum(MEANS_PER_SCALE * np.array(means), peaks / SCALES_PER_PEAK), peaks)
 
     def _opened(self, payload: Buffer, num_bits: int) -> tuple[NDArray[np.float32], NDArray[np.int32], wire.Bytes]:
         from qccf.quantization import entropy_kernels as kernels
@@ -161,6 +174,13 @@ class EntropyCodec(BlockedCodec):
             )
         wire.check_padding(body, extra_bits)
         return scales, symbols, np.append(body[extra_at:], np.zeros(8, dtype=np.uint8))
+
+
+def sent_scales(scales: FloatArray, peaks: FloatArray) -> NDArray[np.float32]:
+    """The scales as float32: finite, and positive unless a block has only zeros."""
+    limits = np.finfo(np.float32)
+    bounded = np.clip(scales, limits.smallest_subnormal, limits.max).astype(np.float32)
+    return np.where(peaks > 0.0, bounded, np.float32(0.0))
 
 
 def frequency_table(counts: IntArray) -> wire.Bytes:

@@ -17,9 +17,6 @@ DIRECT = 16
 _OFFSET = 8 * (1023 + 4) - DIRECT
 """A float64 shifted right by 49 bits is 8·exponent + the three bits. Subtracting this gives 16.0 the symbol 16."""
 
-GROUP = 256
-"""Number of values whose rounding shares one random number."""
-
 BIN_SHIFT = 17
 """A float32 without its low 17 bits gives bins that split each factor of two into 64."""
 LOWEST_BIN = (127 - 40) << 6
@@ -45,16 +42,31 @@ def mean_magnitude(values: Any) -> Any:
 
 
 @numba.njit(nogil=True, cache=True)
-def _round(values: Any, first: Any, inverse_step: Any, key: Any, carried: Any, indexes: Any) -> Any:
+def sum_of_squares(values: Any) -> Any:
+    """Squared norm from four running sums in a fixed order, so that every machine gets the same result."""
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    whole = len(values) // 4
+    for j in range(whole):
+        a += f64(values[4 * j]) * f64(values[4 * j])
+        b += f64(values[4 * j + 1]) * f64(values[4 * j + 1])
+        c += f64(values[4 * j + 2]) * f64(values[4 * j + 2])
+        d += f64(values[4 * j + 3]) * f64(values[4 * j + 3])
+    for j in range(4 * whole, len(values)):
+        a += f64(values[j]) * f64(values[j])
+    return (a + b) + (c + d)
+
+
+@numba.njit(nogil=True, cache=True)
+def _round(values: Any, first: Any, inverse_step: Any, key: Any, group: Any, carried: Any, indexes: Any) -> Any:
     """Fill `indexes`: add up the fractions of a step, and round a value up when the sum passes a whole number.
 
-    For each GROUP of values the sum starts at a new random point, so each value is rounded up with exactly the right
+    For each `group` of values the sum starts at a new random point, so each value is rounded up with exactly the right
     probability. The number of values rounded up hardly varies, which makes the size of an upload predictable.
     """
     low, high = key
     for j in range(len(values)):
-        if (first + j) % GROUP == 0:
-            carried = random_word(u32((first + j) // GROUP), low, high)
+        if (first + j) % group == 0:
+            carried = random_word(u32((first + j) // group), low, high)
         exact = f64(abs(values[j])) * inverse_step
         below = np.floor(exact)
         advanced = u32(carried + u32(i64((exact - below) * 4294967296.0)))
@@ -71,6 +83,7 @@ def round_to_symbols(
     scales: Any,
     num_bits: Any,
     key: Any,
+    group: Any,
     symbols: Any,
     counts: Any,
     extra: Any,
@@ -84,7 +97,7 @@ def round_to_symbols(
         inverse_step = (2.0**num_bits - 1.0) / f64(scales[block]) if scales[block] > 0.0 else 0.0
         for start in range(bounds[block], bounds[block + 1], CHUNK):
             end = min(start + CHUNK, bounds[block + 1])
-            carried = _round(values[start:end], start, inverse_step, halves, carried, indexes)
+            carried = _round(values[start:end], start, inverse_step, halves, group, carried, indexes)
             for j in range(end - start):
                 if indexes[j] == 0.0:
                     symbols[start + j] = 0

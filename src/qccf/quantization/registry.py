@@ -6,6 +6,7 @@ from typing import Any
 from qccf.core.registry import Registry
 from qccf.quantization.entropy import EntropyCodec
 from qccf.quantization.protocol import Codec
+from qccf.quantization.sparse import SparseCodec
 from qccf.quantization.uniform import UniformCodec
 
 BLOCK = 128
@@ -38,6 +39,7 @@ CODECS: Registry[Callable[..., Codec]] = Registry(
         # An entropy-coded value takes a fraction of a bit, so only a few 32-bit ranges are worth their cost.
         "block+entropy": _blocks(EntropyCodec, 6, relative=False, default="layer"),
         "update+block+entropy": _blocks(EntropyCodec, 7, relative=True, default="layer"),
+        "sparse": _whole(SparseCodec, 8, relative=True),
     },
     methods=("forecast", "encode", "size_bits", "decode", "accumulate"),
     call="Class(num_parameters, layer_sizes, **options)",

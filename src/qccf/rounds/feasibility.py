@@ -14,7 +14,8 @@ from qccf.core.units import db_to_linear, linear_to_db
 from qccf.devices.cost import training_cycles
 from qccf.quantization.buffers import with_buffers
 from qccf.quantization.protocol import Codec
-from qccf.quantization.registry import build_codec
+from qccf.quantization.registry import CODECS, build_codec
+from qccf.rounds.recordings import bundled_recording, recording_name
 from qccf.settings.schema import MAX_DEADLINE_S, MAX_GAIN_DB, Scenario
 from qccf.wireless.cell import Cell
 from qccf.wireless.fading import rician_power_quantile
@@ -41,6 +42,26 @@ def _codec(scenario: Scenario) -> Codec | None:
     return with_buffers(codec, count, scenario.learning.num_buffers)
 
 
+def fitting_codecs(scenario: Scenario, room_bits: float) -> list[str]:
+    """The built-in codecs whose uploads with one bit fit into `room_bits`, those with the smallest uploads first.
+
+    Where the size depends on the data it is the largest in the recorded training, with the safety margin.
+    """
+    count = scenario.learning.num_parameters
+    recording = bundled_recording(recording_name(scenario.replaced(statistics={"trace": ""})))
+    sizes_bits: dict[str, float] = {}
+    for name in CODECS if count else ():
+        codec = with_buffers(build_codec(name, count, [count]), count, scenario.learning.num_buffers)
+        if codec.affine:
+            sizes_bits[name] = least_upload_bits(codec)
+        elif name in recording.codecs:
+            per_parameter = recording.codecs[name].bits_per_parameter
+            assert per_parameter is not None
+            coded_bits = float(per_parameter[..., 0].max()) * count + 32.0 * scenario.learning.num_buffers
+            sizes_bits[name] = coded_bits * (1.0 + scenario.codec.safety_margin)
+    return sorted((name for name, bits in sizes_bits.items() if bits <= room_bits), key=lambda name: sizes_bits[name])
+
+
 def needed_rates_bps(scenario: Scenario, dataset_sizes: FloatArray) -> FloatArray:
     """The rate at which the smallest upload meets the deadline at the highest frequency; infinite if none does."""
     constants = scenario.constants()
@@ -61,10 +82,12 @@ def require_feasible(scenario: Scenario, cell: Cell, dataset_sizes: FloatArray) 
     best = int(np.argmax(best_bps / needed_bps))
     if not np.isfinite(needed_bps[best]):
         compute_s = training_cycles(dataset_sizes, scenario.constants()).min() / d.frequency_max_hz
+        coded = scenario.accounts.coding_cycles_per_parameter > 0.0
+        coding, lower = (" and coding", " or accounts.coding_cycles_per_parameter") if coded else ("", "")
         raise InfeasibleError(
-            f"no client can ever finish: training on {dataset_sizes.min():g} samples takes {compute_s:.3g} s at "
+            f"no client can ever finish: training on {dataset_sizes.min():g} samples{coding} takes {compute_s:.3g} s at "
             f"device.frequency_max_hz = {d.frequency_max_hz:g}, beyond device.deadline_s = {d.deadline_s:g}: raise the "
-            "deadline or the frequency, or lower device.cycles_per_sample."
+            f"deadline or the frequency, or lower device.cycles_per_sample{lower}."
         )
     mean_size = scenario.data.dataset_size_mean
     typical_bps = float(needed_rates_bps(scenario, np.array([mean_size]))[0])
@@ -94,7 +117,7 @@ def _loss_db(scenario: Scenario, distance_m: float) -> float:
 
 
 def _remedies(scenario: Scenario, needed_bps: float) -> str:
-    """The values of three settings, each of which lets the median client upload with average fading."""
+    """The values of three settings and the codecs, each of which lets the median client upload with average fading."""
     median_m = float(np.sqrt(0.5 * (scenario.cell.radius_m**2 + scenario.cell.distance_min_m**2)))
     radio, constants = scenario.radio_link(), scenario.constants()
     gain = db_to_linear(radio.gain_db - _loss_db(scenario, median_m)) * radio.fading_mean_power
@@ -118,6 +141,9 @@ def _remedies(scenario: Scenario, needed_bps: float) -> str:
         extra_db = float(linear_to_db((2.0**efficiency - 1.0) / np.expm1(rate_bps / radio.bandwidth_hz * np.log(2.0))))
         if radio.gain_db + extra_db < MAX_GAIN_DB:
             remedies.append(f"radio.gain_db = {_rounded_up(radio.gain_db + extra_db)}")
+    codecs = fitting_codecs(scenario, rate_bps * (constants.deadline_s - compute_s))
+    if codecs:
+        remedies.append(f"codec.name = {' or '.join(codecs)}")
     if not remedies:
         return "no single setting changes that: shrink the cell or the model"
     return f"for the median client ({median_m:.0f} m) one of these is enough: {', '.join(remedies)}"

@@ -19,7 +19,8 @@ from qccf.core.contracts import (
     PolicyState,
     Statistics,
 )
-from qccf.devices.cost import able_clients, training_cycles
+from qccf.devices.cost import able_clients, training_cycles, transmit_powers_w
+from qccf.devices.power import rates_at_power_bps
 from qccf.quantization.costs import most_bits, payload_bits, raw_payload_bits
 
 Columns = dict[str, NDArray[Any]]
@@ -34,6 +35,10 @@ STATISTICS = {
     "upload_errors": "upload_errors",
 }
 """Columns of the statistics table and the fields of `Statistics` that they hold. The last two have one value per q."""
+
+
+CHARGES = ("coding_energy_j", "receive_energy_j", "idle_energy_j")
+"""What a run may charge besides computing and uploading."""
 
 
 class Ledger:
@@ -76,6 +81,7 @@ class Ledger:
                 "energy_j": float(outcome.energy_j.sum()),
                 "compute_energy_j": float(outcome.compute_energy_j.sum()),
                 "upload_energy_j": float(outcome.upload_energy_j.sum()),
+                **{name: float(np.sum(getattr(outcome, name))) for name in CHARGES},
                 "cumulative_energy_j": spent_j + float(outcome.energy_j.sum()),
                 "latency_s": float(outcome.latency_s.max()),
                 "participants": int(on.sum()),
@@ -149,6 +155,9 @@ def _client_columns(
     cycles = training_cycles(observation.statistics.dataset_sizes, constants)
     time_left_s = np.maximum(constants.deadline_s - cycles / constants.frequency_max_hz, 0.0)
     room_bits = np.where(on, rates_bps * time_left_s, 0.0)
+    powers_w = transmit_powers_w(decision, constants)
+    if decision.powers_w is not None:
+        rates_bps = rates_at_power_bps(rates_bps, powers_w, constants)
     return {
         "round": np.full(count, round_index),
         "client": np.arange(count),
@@ -165,8 +174,10 @@ def _client_columns(
         "payload_bits": np.where(on, np.where(np.isfinite(sizes_bits), sizes_bits, expected_bits), 0.0),
         "rate_bps": np.where(on, rates_bps, np.nan),
         "frequency_hz": decision.frequencies_hz,
+        "power_w": powers_w,
         "compute_energy_j": outcome.compute_energy_j,
         "upload_energy_j": outcome.upload_energy_j,
+        **{name: np.broadcast_to(getattr(outcome, name), count) for name in CHARGES},
         "latency_s": outcome.latency_s,
         "loss": outcome.losses,
         "gradient_norm_sq": after.gradient_norms_sq,

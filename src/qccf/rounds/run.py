@@ -17,7 +17,7 @@ from qccf.devices import cost
 from qccf.learning.results import Flat
 from qccf.policies.registry import codes
 from qccf.rounds.health import Finding, gathered, health, service
-from qccf.rounds.ledger import Columns, Ledger
+from qccf.rounds.ledger import CHARGES, Columns, Ledger
 from qccf.settings.schema import Scenario
 
 if TYPE_CHECKING:
@@ -139,9 +139,13 @@ class Run:
 
     def computing_share(self) -> float:
         """The share of the energy that computing takes."""
-        computing, uploading = (self.round_columns[f"{kind}_energy_j"].sum() for kind in ("compute", "upload"))
-        total = computing + uploading
-        return float(computing / total) if total else 0.0
+        total = float(self.energy_j[-1])
+        return float(self.round_columns["compute_energy_j"].sum()) / total if total else 0.0
+
+    def client_energy_j(self) -> FloatArray:
+        """The energy of each client and round, in the order of the clients' table; old folders lack some columns."""
+        kinds = ("compute_energy_j", "upload_energy_j", *CHARGES)
+        return np.asarray(sum(self.client_columns[name] for name in kinds if name in self.client_columns))
 
     def missed_share(self) -> float:
         """The share of the uploads that miss the deadline."""
@@ -222,6 +226,9 @@ def run_summary(
         "test_loss": _known(loss),
         "energy_j": float(rounds["cumulative_energy_j"][-1]),
         "compute_energy_j": float(rounds["compute_energy_j"].sum()),
+        "upload_energy_j": float(rounds["upload_energy_j"].sum()),
+        **{name: float(rounds[name].sum()) for name in CHARGES if rounds[name].any()},
+        "charged": scenario.accounts.charged,
         "floor_j": floor_j(np.asarray(clients["dataset_size"][on], dtype=float), scenario.constants()),
         "mean_bits": float(clients["num_bits"][on].mean()) if on.any() else None,
         "participation": float(on.mean()),

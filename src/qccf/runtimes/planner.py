@@ -137,10 +137,11 @@ def plan_summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
 def _summary(runs: list[Run]) -> dict[str, Any]:
     totals_j = np.array([run.energy_j[-1] for run in runs])
     on = np.concatenate([run.client_columns["participated"] for run in runs])
-    computing_j, uploading_j, missed, bits = (
+    computing_j, missed, bits = (
         np.concatenate([run.client_columns[name] for run in runs])
-        for name in ("compute_energy_j", "upload_energy_j", "missed", "num_bits")
+        for name in ("compute_energy_j", "missed", "num_bits")
     )
+    spent_j = np.concatenate([run.client_energy_j() for run in runs])
     latencies_s, participants = (
         np.concatenate([run.round_columns[name] for run in runs]) for name in ("latency_s", "participants")
     )
@@ -151,8 +152,9 @@ def _summary(runs: list[Run]) -> dict[str, Any]:
         "codec": runs[0].codec,
         "seeds": len(runs),
         "energy_j": _spread(totals_j),
+        "charged": runs[0].scenario.accounts.charged,
         "compute_energy_share": float(computing_j.sum() / max(totals_j.sum(), 1e-300)),
-        "energy_per_upload_j": _spread((computing_j + uploading_j)[on]),
+        "energy_per_upload_j": _spread(spent_j[on]),
         "round_latency_s": _spread(latencies_s[participants > 0]),
         "participation": _spread(np.concatenate([run.by_round("participated").mean(axis=1) for run in runs])),
         "missed": float(missed.sum() / max(on.sum(), 1)),
@@ -196,7 +198,7 @@ def plan_to_json(scenario: Scenario, runs: Sequence[Run]) -> dict[str, Any]:
 
 def _run_to_json(run: Run) -> dict[str, Any]:
     uploads = run.by_round("participated").sum(axis=0)
-    energy_j = run.by_round("compute_energy_j") + run.by_round("upload_energy_j")
+    energy_j = run.client_energy_j().reshape(run.num_rounds, -1)
     columns = run.round_columns
     world = build_world(run.scenario, run.seed, run.dataset_sizes)
     return {

@@ -47,6 +47,12 @@ CONSTANTS = {
     "data_budget": (0.0, 1e12),
     "quantization_budget": (0.0, 1e12),
 }
+POWER_CONSTANTS = {"bandwidth_hz": (1e-3, 1e15), "transmit_power_min_w": (1e-12, 1e9), "circuit_power_w": (0.0, 1e9)}
+"""Optional constants of the default form. With the first two, transmit power is a decision."""
+
+MOST_EFFICIENCY = 100.0
+"""Rates of more bits per second and hertz are not those of a channel of this bandwidth."""
+
 PAPERS_CONSTANTS = {"smoothness": 1e-12, "energy_weight": 1.0, "data_budget": 0.0, "quantization_budget": 0.0}
 """Constants that only the paper's form uses, with values that stand for them in the default form."""
 
@@ -63,7 +69,7 @@ LIMITS = {
     "error_price": PRICES,
     **KNOBS,
     **PER_CLIENT,
-    **{f"constants.{name}": limits for name, limits in CONSTANTS.items()},
+    **{f"constants.{name}": limits for name, limits in (CONSTANTS | POWER_CONSTANTS).items()},
 }
 
 
@@ -96,10 +102,18 @@ class _ProblemWithErrors(_Problem):  # type: ignore[misc, valid-type]
     upload_errors: list[list[_number(ERRORS)]] | None = None  # type: ignore[valid-type]
 
 
-_DefaultConstants = _model(
-    "_DefaultConstants",
+_PlainConstants = _model(
+    "_PlainConstants",
     **{name: _number(limits) for name, limits in CONSTANTS.items() if name not in PAPERS_CONSTANTS},
 )
+
+
+class _DefaultConstants(_PlainConstants):  # type: ignore[misc, valid-type]
+    bandwidth_hz: _number(POWER_CONSTANTS["bandwidth_hz"]) | None = None  # type: ignore[valid-type]
+    transmit_power_min_w: _number(POWER_CONSTANTS["transmit_power_min_w"]) | None = None  # type: ignore[valid-type]
+    circuit_power_w: _number(POWER_CONSTANTS["circuit_power_w"]) | None = None  # type: ignore[valid-type]
+
+
 _PlainProblem = _model(
     "_PlainProblem",
     rates_bps=list[list[_number(RATES)]],  # type: ignore[misc]
@@ -166,8 +180,12 @@ def parse_problem(tree: Any) -> RoundProblem | DefaultProblem:
         if values[name] != int(values[name]):
             raise ProblemError(f"constants.{name} = {values[name]:g} is not a whole number.")
         values[name] = int(values[name])
-    constants = Constants(**values)
+    chosen = {} if papers else {name: getattr(problem.constants, name) for name in POWER_CONSTANTS}
+    constants = Constants(**values, **{name: value for name, value in chosen.items() if value is not None})
     _check_constants(constants, papers)
+    adapted = constants.transmit_power_min_w > 0.0
+    if adapted:
+        _check_power(constants, max(max(row) for row in problem.rates_bps))
     count = len(problem.rates_bps)
     given = {name: getattr(problem, name) for name in PER_CLIENT}
     statistics = Statistics(
@@ -179,7 +197,7 @@ def parse_problem(tree: Any) -> RoundProblem | DefaultProblem:
     if papers:
         return RoundProblem(observation, constants, problem.participation_queue, problem.quantization_queue)
     knobs = {name: getattr(problem, name) for name in KNOBS if getattr(problem, name) is not None}
-    policy = Qccf(constants, rounds=1, **knobs)
+    policy = Qccf(constants, rounds=1, power="adapted" if adapted else "fixed", **knobs)
     state = policy.init(statistics)
     state |= {name: value for name in ("debts", "error_price") if (value := getattr(problem, name)) is not None}
     return DefaultProblem(observation, constants, policy, state)
@@ -211,6 +229,7 @@ def decision_to_json(problem: RoundProblem | DefaultProblem, decision: Decision)
         "channels": decision.channels.tolist(),
         "num_bits": decision.num_bits.tolist(),
         "frequencies_hz": decision.frequencies_hz.tolist(),
+        **({} if decision.powers_w is None else {"powers_w": decision.powers_w.tolist()}),
         "objective": decision.certificate.objective,
         "energy_j": float(outcome.energy_j.sum()),
         "lower_bound": decision.certificate.lower_bound,
@@ -223,7 +242,7 @@ def decision_to_json(problem: RoundProblem | DefaultProblem, decision: Decision)
 
 def _unknown_keys(tree: dict[str, Any]) -> list[str]:
     papers = _is_papers(tree)
-    used = CONSTANTS.keys() if papers else CONSTANTS.keys() - PAPERS_CONSTANTS.keys()
+    used = CONSTANTS.keys() if papers else (CONSTANTS | POWER_CONSTANTS).keys() - PAPERS_CONSTANTS.keys()
     fields = set((_ProblemWithErrors if papers else _DefaultProblem).model_fields)
     unused = {"upload_errors"} if papers else {"gradient_variances"}  # checked, but no part of this form
     inner = sorted(f"constants.{key}" for key in tree["constants"].keys() - used)
@@ -292,6 +311,22 @@ def _check_constants(constants: Constants, papers: bool) -> None:
         )
     except ConfigError as error:
         raise ProblemError(str(error).replace("learning.", "constants.")) from None
+
+
+def _check_power(constants: Constants, largest_bps: float) -> None:
+    c = constants
+    if c.bandwidth_hz == 0.0:
+        raise ProblemError("constants.transmit_power_min_w adapts the power, and that needs constants.bandwidth_hz.")
+    if c.transmit_power_min_w > c.transmit_power_w:
+        raise ProblemError(
+            f"constants.transmit_power_min_w = {c.transmit_power_min_w:g} is above transmit_power_w = "
+            f"{c.transmit_power_w:g}: swap them."
+        )
+    if largest_bps > MOST_EFFICIENCY * c.bandwidth_hz:
+        raise ProblemError(
+            f"a rate of {largest_bps:g} b/s needs more than {MOST_EFFICIENCY:g} bits per second and hertz of "
+            f"constants.bandwidth_hz = {c.bandwidth_hz:g}: give the bandwidth of one channel."
+        )
 
 
 def _sentence(error: ValidationError, papers: bool) -> str:

@@ -137,6 +137,10 @@ class RadioSection(Section):
     num_channels: int = key(10, "number of OFDMA channels, C", ge=1, le=100_000)
     bandwidth_hz: float = key(10e6, "bandwidth of one channel, B", ge=1e3, le=10e9)
     transmit_power_w: float = key(0.2, "transmit power of a client, p", ge=1e-6, le=10)
+    transmit_power_min_w: float = key(
+        0.01, 'least transmit power where control.power = "adapted"; at most transmit_power_w', ge=1e-9, le=10
+    )
+    circuit_power_w: float = key(0.0, "what a radio takes besides its transmit power while it sends", ge=0, le=100)
     noise_dbm_per_hz: float = key(-174.0, "noise power density, N0", ge=-210, le=-90)
     gain_db: float = key(0.0, "antenna and other gain, h_Gain", ge=-100, le=MAX_GAIN_DB)
     rician_k: float = key(4.0, "Rician factor K (linear)", ge=0, le=1e4)
@@ -160,6 +164,31 @@ class DeviceSection(Section):
                 "swap them"
             )
         return self
+
+
+class AccountsSection(Section):
+    """What is charged besides computing and uploading. All of it is 0, as in the paper, unless it is set.
+
+    Coding takes time and energy of the CPU, so it counts for the deadline. The deadline starts when the global model
+    has arrived, and ends for everybody with the last participant of the round.
+    """
+
+    coding_cycles_per_parameter: float = key(
+        0.0, "CPU cycles of encoding an upload and forecasting the next; `benchmarks/codec.py` measures", ge=0, le=1e6
+    )
+    receive_power_w: float = key(0.0, "power of a participant's receiver while the global model arrives", ge=0, le=100)
+    receive_rate_bps: float = key(1e8, "rate of the broadcast of the global model, 32 bits per value", ge=1e3, le=1e12)
+    idle_power_w: float = key(0.0, "power of a participant that waits for the end of its round", ge=0, le=100)
+
+    @property
+    def charged(self) -> str:
+        """What the energy of a run contains, in words."""
+        optional = {
+            "coding": self.coding_cycles_per_parameter,
+            "receiving": self.receive_power_w,
+            "idle waiting": self.idle_power_w,
+        }
+        return ", ".join(["computing", "uploading", *(name for name, charge in optional.items() if charge > 0.0)])
 
 
 class LearningSection(Section):
@@ -270,6 +299,7 @@ class _Base(Section):
     cell: CellSection = CellSection()
     radio: RadioSection = RadioSection()
     device: DeviceSection = DeviceSection()
+    accounts: AccountsSection = AccountsSection()
     learning: LearningSection = LearningSection()
     policy: PolicySection = PolicySection()
     codec: CodecSection = CodecSection()
@@ -326,7 +356,18 @@ class _Base(Section):
             data_budget=0.0 if paper.data_budget == "auto" else paper.data_budget,
             quantization_budget=paper.quantization_budget,
             num_buffers=self.learning.num_buffers,
+            bandwidth_hz=self.radio.bandwidth_hz,
+            transmit_power_min_w=min(self.radio.transmit_power_min_w, self.radio.transmit_power_w),
+            circuit_power_w=self.radio.circuit_power_w,
+            coding_cycles=self.accounts.coding_cycles_per_parameter * self.learning.num_parameters,
+            receive_energy_j=self._receive_energy_j(),
+            idle_power_w=self.accounts.idle_power_w,
         )
+
+    def _receive_energy_j(self) -> float:
+        """Energy of receiving the global model as 32-bit floats."""
+        values = self.learning.num_parameters + self.learning.num_buffers
+        return self.accounts.receive_power_w * 32.0 * values / self.accounts.receive_rate_bps
 
     def radio_link(self) -> Radio:
         """The cell's radio in linear units."""

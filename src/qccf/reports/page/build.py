@@ -132,6 +132,7 @@ def build_report(
         most_remarks=MOST_REMARKS,
         overview=overview,
         overview_tables=[overview_table(group, titled=len(top) > 1) for group in top],
+        charged=" | ".join(dict.fromkeys(run.scenario.accounts.charged for run in reported)),
         several_seeds=len({run.seed for run in reported}) > 1,
         overview_heads=OVERVIEW_HEADS,
         manifest=manifest,

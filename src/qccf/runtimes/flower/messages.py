@@ -44,7 +44,8 @@ class Instruction:
     """What the server asks one client to do.
 
     "hello": reply with the client's number. "probe": measure at this model and send no payload. "train": train and
-    upload, with no limit of the rate where `rate_bps` is 0. `buffers` names the arrays that are not quantized.
+    upload with the transmit power `power_w`, with no limit of the rate where `rate_bps` is 0. `buffers` names the
+    arrays that are not quantized.
     """
 
     act: Act
@@ -56,6 +57,7 @@ class Instruction:
     seed: int = 0
     rate_bps: float = 0.0
     buffers: list[str] = field(default_factory=list)
+    power_w: float = 0.0
 
     def record(self) -> ConfigRecord:
         """The instruction as Flower sends it; a ConfigRecord holds no dictionaries."""

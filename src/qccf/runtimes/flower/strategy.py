@@ -14,9 +14,11 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from flwr.supercore import log
 
-from qccf.core.contracts import FloatArray, Observation
+from qccf.core.contracts import Decision, FloatArray, Observation
 from qccf.core.errors import AbsentError, FederationError, ReplyError
 from qccf.core.files import alone_in
+from qccf.devices.cost import transmit_powers_w
+from qccf.devices.power import rates_at_power_bps
 from qccf.learning.results import Flat
 from qccf.rounds import checkpoint, uplink
 from qccf.rounds.ledger import Ledger
@@ -162,13 +164,15 @@ class QccfStrategy(Strategy):
         self._opened = open_round(self._server, self._rules, Observation(rates_bps, self._server.statistics))
         decision = self._opened.decision
         to_train = [int(client) for client in np.flatnonzero(self._opened.to_train) if int(client) in self.roster.nodes]
-        limits_bps = self._cell.round_rates_bps(n) if self.throttle else np.zeros_like(rates_bps)
+        powers_w = transmit_powers_w(decision, self._rules.constants)
+        limits_bps = self._limits_bps(n, decision) if self.throttle else np.zeros(len(powers_w))
         instructions = [
             self._instruction(
                 "train",
                 client,
                 num_bits=uplink.instructed_bits(decision, client),
-                rate_bps=float(limits_bps[client, decision.channels[client]]),
+                rate_bps=float(limits_bps[client]),
+                power_w=float(powers_w[client]),
             )
             for client in to_train
         ]
@@ -309,11 +313,20 @@ class QccfStrategy(Strategy):
         self._cell = build_world(self.scenario, self.seed, dataset_sizes).cell
         self._rates = self._make_rates(self._cell)
 
-    def _instruction(self, act: Act, client: int, *, num_bits: int = 0, rate_bps: float = 0.0) -> Instruction:
+    def _limits_bps(self, round_index: int, decision: Decision) -> FloatArray:
+        """The cell's rate of each client on its channel with its power."""
+        full_bps = self._cell.round_rates_bps(round_index)[np.arange(len(decision.channels)), decision.channels]
+        if decision.powers_w is None:
+            return full_bps
+        return np.asarray(rates_at_power_bps(full_bps, decision.powers_w, self._rules.constants))
+
+    def _instruction(
+        self, act: Act, client: int, *, num_bits: int = 0, rate_bps: float = 0.0, power_w: float = 0.0
+    ) -> Instruction:
         codec = self.scenario.codec
         n = self._server.round_index if act == "train" else 0
         buffers = list(self._layout.buffers)
-        return Instruction(act, n, client, num_bits, codec.name, codec.options, self.seed, rate_bps, buffers)
+        return Instruction(act, n, client, num_bits, codec.name, codec.options, self.seed, rate_bps, buffers, power_w)
 
     def _message(self, instruction: Instruction, arrays: ArrayRecord, config: ConfigRecord) -> Message:
         content = RecordDict({ARRAYS: arrays, CONFIG: config, INSTRUCTION: instruction.record()})

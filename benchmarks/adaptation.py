@@ -1,0 +1,198 @@
+"""Does adaptation still pay with each codec? Every policy with every codec, and fixed bits as the yardstick.
+
+Run: python -m benchmarks.adaptation [--preset femnist] [--rounds 40] [--seeds 3] [--train]
+
+By default nothing is trained: decisions follow recorded statistics. A run has two figures that count: its energy, and
+the expected squared error of its aggregates in squared update norms, mean over rounds. A policy is compared with fixed
+bits at the same error (energy saved) and at the same energy (how much more fixed bits err), interpolated between whole
+numbers of bits. Where no fixed bits reach that error or energy, the nearest are taken. With --train the preset's
+federation trains with some of these policies, and accuracy stands beside energy.
+"""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from qccf.core.intervals import Estimate, estimate
+from qccf.rounds.run import Run
+from qccf.rounds.world import build_world
+from qccf.runtimes.planner import plan_run
+from qccf.settings.loading import load_scenario
+from qccf.settings.schema import Scenario
+
+CODECS = ("model", "update", "update+entropy", "sparse")
+FIXED_BITS = tuple(range(1, 9))
+NOTABLE = 0.02
+"""A saving of less than this share of the energy is called none."""
+NOTABLE_ERROR = 1.1
+"""Fixed bits that err less than this many times as much as a policy are called equal to it."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A policy as the table names it: the registered name and settings that go with it."""
+
+    label: str
+    policy: str
+    settings: tuple[str, ...] = ()
+
+
+ADAPTIVE = (
+    Kind("qccf, scale-free", "qccf"),
+    Kind("qccf, paper's form", "qccf", ("control.form=paper",)),
+    Kind("same-size", "same-size"),
+    Kind("channel-allocate", "channel-allocate"),
+    Kind("principle", "principle"),
+    Kind("no-quantization", "no-quantization"),
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    """Energy of a run, its mean error in squared update norms, the share of uploads that arrived, and mean bits."""
+
+    energy_j: float
+    error: float
+    arrived: float
+    bits: float
+
+
+def fixed(bits: int) -> Kind:
+    return Kind(f"fixed-bits {bits}", "fixed-bits", (f"fixed_bits.bits={bits}",))
+
+
+def scenario_of(preset: str, rounds: int, codec: str, kind: Kind) -> Scenario:
+    return load_scenario(preset, [f"federation.rounds={rounds}", f"codec.name={codec}", *kind.settings])
+
+
+def point(run: Run) -> Point:
+    """What counts of a run."""
+    learning = run.scenario.learning
+    norms_sq = run.statistics_columns["gradient_norm_sq"].reshape(run.num_rounds, -1)
+    updates_sq = (learning.learning_rate * learning.local_updates) ** 2 * np.median(norms_sq, axis=1)
+    error = np.asarray(run.round_columns["aggregate_error"]) / updates_sq
+    on = run.client_columns["participated"]
+    return Point(
+        float(run.energy_j[-1]),
+        float(np.nanmean(error)) if np.isfinite(error).any() else float("nan"),
+        float(run.client_columns["arrived"].mean()),
+        float(run.client_columns["num_bits"][on].mean()) if on.any() else float("nan"),
+    )
+
+
+def energy_at_error(points: Sequence[Point], error: float) -> float:
+    """The energy of fixed bits with this error, interpolated in its logarithm; at the ends the nearest energy."""
+    best = front(points)
+    logs = np.log([one.error for one in best])
+    return float(np.interp(np.log(error) if error > 0.0 else -np.inf, logs, [one.energy_j for one in best]))
+
+
+def error_at_energy(points: Sequence[Point], energy_j: float) -> float:
+    """The error of fixed bits with this energy, interpolated in its logarithm; at the ends the nearest error."""
+    best = front(points)[::-1]
+    logs = np.log([one.error for one in best])
+    return float(np.exp(np.interp(energy_j, [one.energy_j for one in best], logs)))
+
+
+def front(points: Sequence[Point]) -> list[Point]:
+    """Points by error, without those that cost more than one that errs less: bits that the links do not carry."""
+    found: list[Point] = []
+    for one in sorted((one for one in points if one.error > 0.0), key=lambda one: (one.error, one.energy_j)):
+        if not found or one.energy_j < found[-1].energy_j:
+            found.append(one)
+    return found
+
+
+def saving(own: Sequence[Point], yardsticks: Sequence[Sequence[Point]]) -> Estimate:
+    """Share of the energy of fixed bits, at the same error and in the same cell, that a policy saves."""
+    return estimate(
+        1.0 - one.energy_j / energy_at_error(fixed_points, one.error)
+        for one, fixed_points in zip(own, yardsticks, strict=True)
+    )
+
+
+def excess(own: Sequence[Point], yardsticks: Sequence[Sequence[Point]]) -> float:
+    """How many times as much fixed bits err with the same energy: the geometric mean over cells; NaN without error."""
+    logs = [
+        np.log(error_at_energy(fixed_points, one.energy_j) / one.error) if one.error > 0.0 else np.nan
+        for one, fixed_points in zip(own, yardsticks, strict=True)
+    ]
+    return float(np.exp(np.mean(logs)))
+
+
+def verdict(codec: str, saved: float, times: float) -> str:
+    """One sentence: whether QCCF's adaptation pays with a codec."""
+    figures = (
+        f"{100.0 * saved:+.1f} % energy saved at the same error, fixed bits err {times:.2f} times as much at the same"
+    )
+    if saved > NOTABLE or (saved > -NOTABLE and times > NOTABLE_ERROR):
+        return f"{codec}: adaptation pays ({figures} energy)."
+    if saved < -NOTABLE:
+        return f"{codec}: adaptation costs more than it brings ({figures} energy)."
+    return f"{codec}: adaptation makes no difference ({figures} energy)."
+
+
+def planned_points(preset: str, rounds: int, codec: str, kind: Kind, seeds: Iterable[int]) -> list[Point]:
+    scenario = scenario_of(preset, rounds, codec, kind)
+    return [point(plan_run(build_world(scenario, seed), kind.policy)) for seed in seeds]
+
+
+def planned(preset: str, rounds: int, seeds: int) -> None:
+    print(f"{preset}, {rounds} rounds, {seeds} cells, no training\n")
+    print("| codec | policy | bits | error / ‖update‖² | arrived | energy (J) | saved (%) | fixed bits err (times) |")
+    print("|---|---|---|---|---|---|---|---|")
+    verdicts = []
+    for codec in CODECS:
+        by_bits = [planned_points(preset, rounds, codec, fixed(bits), range(seeds)) for bits in FIXED_BITS]
+        yardsticks = list(zip(*by_bits, strict=True))
+        for kind in (*ADAPTIVE, *map(fixed, FIXED_BITS[:4])):
+            own = (
+                by_bits[int(kind.label.split()[-1]) - 1]
+                if kind.policy == "fixed-bits"
+                else planned_points(preset, rounds, codec, kind, range(seeds))
+            )
+            saved, times = saving(own, yardsticks).mean, excess(own, yardsticks)
+            compared = "|" if kind.policy == "fixed-bits" else f"{100.0 * saved:+.1f} | {times:.2f}"
+            means = {name: np.mean([getattr(one, name) for one in own]) for name in Point.__annotations__}
+            print(
+                f"| {codec} | {kind.label} | {means['bits']:.2f} | {means['error']:.3g} | {means['arrived']:.0%} "
+                f"| {means['energy_j']:.4g} | {compared} |",
+                flush=True,
+            )
+            if kind is ADAPTIVE[0]:
+                verdicts.append(verdict(codec, saved, times))
+    print("\n" + "\n".join(verdicts))
+
+
+def trained(preset: str, rounds: int, seeds: int) -> None:
+    from qccf import simulate
+
+    print(f"{preset}, {rounds} rounds, {seeds} cells, trained\n")
+    print("| codec | policy | bits | accuracy (%) | energy (J) |\n|---|---|---|---|---|")
+    for codec in CODECS:
+        for kind in (ADAPTIVE[0], fixed(1), fixed(4)):
+            scenario = scenario_of(preset, rounds, codec, kind)
+            runs = [simulate(scenario.replaced(federation={"seed": seed}), policy=kind.policy) for seed in range(seeds)]
+            accuracy = np.mean([100.0 * run.final_accuracy() for run in runs])
+            energy_j, bits = (np.mean([value(run) for run in runs]) for value in (_energy_j, Run.mean_upload_bits))
+            print(f"| {codec} | {kind.label} | {bits:.2f} | {accuracy:.1f} | {energy_j:.4g} |", flush=True)
+
+
+def _energy_j(run: Run) -> float:
+    return float(run.energy_j[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", default="femnist")
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--train", action="store_true", help="train instead of using recorded statistics")
+    options = parser.parse_args()
+    (trained if options.train else planned)(options.preset, options.rounds, options.seeds)
+
+
+if __name__ == "__main__":
+    main()

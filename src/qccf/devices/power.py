@@ -1,0 +1,123 @@
+"""Transmit power as a decision: how long an upload takes, and with which power, at the least energy.
+
+For a client with C cycles on a channel with the signal-to-noise ratio g per watt, ℓ bits in u seconds take the power
+p(u) = (2^(ℓ/(B·u)) - 1)/g, and the CPU has T - u seconds for its cycles. The energy
+
+    (p(u) + circuit power)·u + α·C·f(u)²,   f(u) = max(f_min, C/(T - u))
+
+is convex in u: the first term is the perspective of a convex function, the second is constant until the time left no
+longer suffices at f_min, and then α·C³/(T - u)². So the best u is where the slope changes sign, or the end of the
+interval that p_min, p_max and f_max leave.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy.special import lambertw
+
+from qccf.core.contracts import Constants, FloatArray
+
+LN2 = float(np.log(2.0))
+LATEST = 1e-12
+"""Share of the deadline by which an upload at the highest CPU frequency ends early, because times are rounded."""
+MOST_STEPS = 60
+PRECISION = 1e-9
+"""Newton's method ends with a step of at most this share of the time; the energy is then exact to rounding."""
+
+
+def signal_to_noise(rates_bps: Any, constants: Constants) -> Any:
+    """The ratio at full power that gives these rates."""
+    return np.expm1(np.asarray(rates_bps) * (LN2 / constants.bandwidth_hz))
+
+
+def rates_at_power_bps(rates_bps: Any, powers_w: Any, constants: Constants) -> Any:
+    """Rates with these powers, from the rates with the power `constants.transmit_power_w`. Paper: v(p)."""
+    ratio = signal_to_noise(rates_bps, constants) * (np.asarray(powers_w) / constants.transmit_power_w)
+    return np.log1p(ratio) * (constants.bandwidth_hz / LN2)
+
+
+def needed_power_w(bits: Any, upload_s: Any, rates_bps: Any, constants: Constants) -> Any:
+    """The power that sends these bits in this time, between p_min and p_max; p_max where the time is not finite."""
+    c = constants
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        share = np.expm1(bits * LN2 / (c.bandwidth_hz * upload_s)) / signal_to_noise(rates_bps, c)
+    bounded = np.clip(c.transmit_power_w * share, c.transmit_power_min_w, c.transmit_power_w)
+    return np.where(np.isfinite(upload_s), bounded, c.transmit_power_w)
+
+
+def least_energy_per_bit_j(rates_bps: Any, constants: Constants) -> Any:
+    """A bound from below on what one more bit costs with any power: that of a vanishing rate. Zero without a link."""
+    with np.errstate(divide="ignore"):
+        per_bit = LN2 * constants.transmit_power_w / (constants.bandwidth_hz * signal_to_noise(rates_bps, constants))
+    return np.where(np.isfinite(per_bit), per_bit, 0.0)
+
+
+def best_upload_s(bits: Any, rates_bps: Any, cycles: Any, constants: Constants) -> FloatArray:
+    """The upload time with the least energy; at full power where the deadline is missed anyway."""
+    c = constants
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shortest_s = bits / rates_bps
+        longest_s = bits / rates_at_power_bps(rates_bps, c.transmit_power_min_w, c)
+    latest_s = c.deadline_s * (1.0 - LATEST) - cycles / c.frequency_max_hz
+    end_s = np.maximum(np.minimum(longest_s, latest_s), shortest_s)
+    # As long as the CPU has time enough at its lowest frequency, only the radio counts.
+    relaxed_s = np.clip(c.deadline_s - cycles / c.frequency_min_hz, shortest_s, end_s)
+    upload_s = np.clip(_cheapest_for_the_radio_s(bits, rates_bps, c), shortest_s, relaxed_s)
+    longer = np.isfinite(shortest_s) & (upload_s == relaxed_s) & (relaxed_s < end_s)
+    if longer.any():
+
+        def chosen(values: Any) -> Any:
+            return np.broadcast_to(values, longer.shape)[longer]
+
+        upload_s = np.broadcast_to(upload_s, longer.shape).copy()
+        upload_s[longer] = _cheapest_for_both_s(
+            chosen(bits), chosen(rates_bps), chosen(cycles), chosen(relaxed_s), chosen(end_s), c
+        )
+    return np.asarray(upload_s)
+
+
+def _cheapest_for_the_radio_s(bits: Any, rates_bps: Any, constants: Constants) -> Any:
+    """Where (p(u) + circuit power)·u is least; infinite without circuit power. With y = ℓ·ln 2/(B·u), the slope is
+    (e^y·(1 - y) - 1)/g + circuit power, and its zero is y = 1 + W((g·circuit power - 1)/e)."""
+    c = constants
+    if c.circuit_power_w == 0.0:
+        return np.inf
+    gain_per_w = signal_to_noise(rates_bps, c) / c.transmit_power_w
+    exact = 1.0 + lambertw((gain_per_w * c.circuit_power_w - 1.0) / np.e).real
+    rate = np.where(exact > 0.0, exact, 0.0)  # lambertw is NaN at its branch point, where there is no link
+    with np.errstate(divide="ignore"):
+        return bits * LN2 / (c.bandwidth_hz * rate)
+
+
+def _cheapest_for_both_s(bits: Any, rates_bps: Any, cycles: Any, start_s: Any, end_s: Any, constants: Constants) -> Any:
+    """The zero of the slope between `start_s` and `end_s`, where a longer upload makes the CPU run faster.
+
+    There the radio saves as much in a longer upload as the CPU and the circuits lose. Newton's method finds it for the
+    logarithm of loss over saving, which is nearly straight, inside a bracket that shrinks with each step; a step out of
+    the bracket halves it instead.
+    """
+    c = constants
+    gain_per_w = signal_to_noise(rates_bps, c) / c.transmit_power_w
+    nats_hz, cubes = bits * LN2 / c.bandwidth_hz, 2.0 * c.energy_coefficient * cycles**3
+
+    def balance(upload_s: Any) -> tuple[Any, Any]:
+        """log(loss/saving), which rises with the time, and its derivative."""
+        rate, left_s = nats_hz / upload_s, c.deadline_s - upload_s
+        grown, faster = np.exp(rate), cubes / left_s**3
+        saving, loss = grown * (rate - 1.0) + 1.0, c.circuit_power_w + faster
+        slope = 3.0 * faster / (left_s * loss) + rate * rate * grown / (upload_s * saving)
+        return np.log(gain_per_w * loss / saving), slope
+
+    low_s = np.where(balance(end_s)[0] <= 0.0, end_s, start_s)
+    high_s = np.where(balance(start_s)[0] >= 0.0, start_s, end_s)
+    upload_s = np.minimum(low_s, high_s)
+    for _ in range(MOST_STEPS):
+        value, slope = balance(upload_s)
+        low_s, high_s = np.where(value < 0.0, upload_s, low_s), np.where(value < 0.0, high_s, upload_s)
+        guess_s = upload_s - value / slope
+        inside = (guess_s >= low_s) & (guess_s <= high_s)
+        next_s = np.where(inside, guess_s, 0.5 * (low_s + high_s))
+        if (np.abs(next_s - upload_s) <= PRECISION * upload_s).all():
+            return next_s
+        upload_s = next_s
+    return upload_s

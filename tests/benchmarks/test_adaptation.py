@@ -1,0 +1,52 @@
+"""The comparison of adaptive policies with fixed bits: its yardstick, its verdicts, and a small run."""
+
+import numpy as np
+import pytest
+
+from benchmarks.adaptation import CODECS, Point, energy_at_error, excess, fixed, planned_points, saving, verdict
+
+
+def points(*pairs: tuple[float, float]) -> list[Point]:
+    return [Point(energy_j, error, 1.0, 1.0) for energy_j, error in pairs]
+
+
+def test_energy_is_interpolated_in_the_logarithm_of_the_error() -> None:
+    found = points((1.0, 100.0), (2.0, 1.0), (5.0, 0.01))
+    assert energy_at_error(found, 10.0) == pytest.approx(1.5)
+    assert energy_at_error(found, 1.0) == pytest.approx(2.0)
+    assert energy_at_error(found, 1e6) == 1.0
+    assert energy_at_error(found, 0.0) == 5.0
+
+
+def test_bits_that_the_links_do_not_carry_are_no_yardstick() -> None:
+    found = points((1.0, 100.0), (2.0, 1.0), (9.0, 1.5), (5.0, 0.01))
+    assert energy_at_error(found, 1.5) < 2.0
+
+
+def test_savings_are_paired_by_cell() -> None:
+    yardsticks = [points((2.0, 1.0), (4.0, 0.1)), points((20.0, 1.0), (40.0, 0.1))]
+    own = [Point(1.0, 1.0, 1.0, 1.0), Point(10.0, 1.0, 1.0, 1.0)]
+    assert saving(own, yardsticks).mean == pytest.approx(0.5)
+
+
+def test_the_error_at_the_same_energy_is_a_geometric_mean() -> None:
+    yardsticks = [points((2.0, 1.0), (4.0, 0.01))] * 2
+    own = [Point(3.0, 0.05, 1.0, 1.0), Point(3.0, 0.0125, 1.0, 1.0)]
+    assert excess(own, yardsticks) == pytest.approx((2.0 * 8.0) ** 0.5)
+    assert np.isnan(excess([Point(3.0, 0.0, 1.0, 1.0)] * 2, yardsticks))
+
+
+@pytest.mark.parametrize(
+    ("saved", "times", "words"),
+    [(0.2, 1.0, "pays (+20.0 %"), (0.0, 3.0, "pays"), (0.0, 1.0, "no difference"), (-0.2, 1.0, "costs more")],
+)
+def test_verdicts(saved: float, times: float, words: str) -> None:
+    assert words in verdict("model", saved, times)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_more_fixed_bits_err_less_and_cost_more(codec: str) -> None:
+    found = [planned_points("quick", 2, codec, fixed(bits), range(1))[0] for bits in (1, 2)]
+    assert found[1].error < found[0].error
+    assert found[1].energy_j > found[0].energy_j
+    assert np.isfinite([one.bits for one in found]).all()
