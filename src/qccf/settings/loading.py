@@ -19,6 +19,8 @@ from pydantic import ValidationError
 from qccf.core.errors import ConfigError
 from qccf.core.suggest import closest, hint
 from qccf.settings.schema import Scenario
+from qccf.wireless.rates.registry import RATE_MODELS
+from qccf.wireless.traces.trace import trace_digest
 
 __all__ = [
     "PRESETS",
@@ -45,6 +47,10 @@ DEPENDENTS = {
     "learning.model": ("num_parameters", "num_buffers", "model_options"),
     "data.dataset": ("fallbacks", "options"),
     "statistics.model": ("trace",),
+    "radio.resource_blocks": ("bandwidth_hz", "numerology"),
+    "radio.numerology": ("bandwidth_hz",),
+    "radio.rate": ("rate_options",),
+    "radio.trace": ("trace_digest",),
 }
 """Keys whose values belong to the value of another key."""
 
@@ -83,6 +89,13 @@ def refuse_unused(scenario: Scenario, changes: Iterable[str]) -> None:
             raise ConfigError(
                 f'{key} has no effect with control.form = "{form}": set control.form = "{other}", or leave it out.'
             )
+        for name, entry in RATE_MODELS.items():
+            section = getattr(entry, "section", "")
+            if section and key.startswith(f"radio.{section}.") and scenario.radio.rate != name:
+                raise ConfigError(
+                    f'{key} has no effect with radio.rate = "{scenario.radio.rate}": set radio.rate = "{name}", or '
+                    "leave it out."
+                )
         if key in CONSTANTS and scenario.statistics.model == "recorded":
             raise ConfigError(
                 f'{key} has no effect with statistics.model = "recorded": set statistics.model = "constant", or leave '
@@ -108,9 +121,13 @@ def _rename(tree: dict[str, Any]) -> None:
 def scenario_from_dict(tree: Mapping[str, Any]) -> Scenario:
     """Validate a tree of sections as TOML gives it."""
     try:
-        return Scenario.model_validate(tree)
+        scenario = Scenario.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(_sentence(error)) from None
+    radio = scenario.radio
+    if radio.trace and not radio.trace_digest:  # it is part of the run's identity: another file is another run
+        return scenario.replaced(radio={"trace_digest": trace_digest(radio.trace)})
+    return scenario
 
 
 def read_settings(source: str | Path) -> dict[str, Any]:
