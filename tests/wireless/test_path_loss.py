@@ -81,9 +81,7 @@ def test_all_equal_sionna(name: str, distances: tuple[int, int], heights: tuple[
 def test_the_settings_keep_to_the_distances_of_a_model() -> None:
     office = ["cell.path_loss=inh", "cell.radius_m=60", "cell.distance_min_m=1", "cell.base_height_m=3"]
     assert load_scenario("femnist", office).cell.distance_min_m == 1.0
-    with pytest.raises(
-        ConfigError, match="radius_m = 500 is out of range for path_loss = 'inh'.*at most 150"
-    ):
+    with pytest.raises(ConfigError, match=r"radius_m = 500 is out of range for path_loss = 'inh'.*at most 150"):
         load_scenario("femnist", ["cell.path_loss=inh"])
     with pytest.raises(ConfigError, match="distance_min_m = 1 is out of range for path_loss = 'umi'"):
         load_scenario("femnist", ["cell.distance_min_m=1"])

@@ -20,6 +20,8 @@ from qccf.wireless.traces.trace import Trace, require_count
 KEYS = ("round", "client", "channel")
 VALUES = ("rate_bps", "gain_db")
 MAX_INDEX = 10_000_000
+PANDAS_INDEX = "__index_level_"
+"""What pandas calls the row labels that it stores beside the columns."""
 
 
 def read_table(path: Path, *, num_clients: int, num_channels: int) -> Trace:  # noqa: ARG001 (one signature)
@@ -109,7 +111,8 @@ def _parquet_columns(path: Path) -> dict[str, Any]:
         with parquet.ParquetFile(path) as file:
             require_count(file.metadata.num_rows)
             table = file.read()
-            return {name: table.column(name).to_numpy() for name in table.column_names}
+            names = [name for name in table.column_names if not name.startswith(PANDAS_INDEX)]
+            return {name: table.column(name).to_numpy() for name in names}
     except TraceError:
         raise
     except Exception as error:  # pyarrow raises several kinds for a damaged file
