@@ -18,7 +18,7 @@ from qccf.wireless.radio import Radio
 
 MAX_DEADLINE_S = 86_400.0
 PAPERS_CODEC = "model"
-RECORDINGS = ("femnist", "cifar10", "quick")
+RECORDINGS = ("femnist", "cifar10", "quick", "iot")
 """Recordings of real training that come with the package."""
 DEFAULT_CODEC = "update+entropy"
 """It uses the least energy at the same accuracy; see `docs/results.md`."""
@@ -77,7 +77,7 @@ class DeviceSection(Section):
 class LearningSection(Section):
     """The model and its local training."""
 
-    model: str = key("femnist-cnn", "model to train: femnist-cnn, cifar10-cnn, or your own as module:callable")
+    model: str = key("femnist-cnn", "model: femnist-cnn, cifar10-cnn, small-cnn, or your own as module:callable")
     model_options: dict[str, Any] = key({}, "options passed to the model")
     num_parameters: int = key(
         0,
@@ -135,7 +135,7 @@ class StatisticsSection(Section):
     loss: float = key(1.0, "local loss", ge=0, le=1e6)
     trace: str = key(
         "",
-        "CSV file or bundled trace; with `recorded`: femnist, cifar10 or quick, empty for the one of the model",
+        "CSV file or bundled trace; with `recorded`: femnist, cifar10, quick or iot, empty for the one of the model",
     )
 
     @model_validator(mode="after")

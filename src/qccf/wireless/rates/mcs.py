@@ -12,8 +12,8 @@ Polyanskiy, Poor and Verdú (2010): a block of n symbols that carries R bits per
     Q( (C − R + log2(n)/(2n)) / sqrt(V/n) ),   C = log2(1 + s),   V = (1 − (1 + s)^−2)·log2(e)²
 
 where s is the signal-to-noise ratio less `margin_db`. *Assumed*: the margin (3 dB for finite constellations, channel
-estimation and the decoder), and the length of a block: what a channel carries in one slot of 1 ms, but no more than NR's
-largest code block of 8448 bits. A narrow channel therefore has short blocks and needs more power.
+estimation and the decoder), and the length of a block: what a channel carries in one slot of 1 ms, but no more than
+NR's largest code block of 8448 bits. A narrow channel therefore has short blocks and needs more power.
 
 **Which scheme.** Of the schemes that fail with at most `block_error_rate` in the first transmission, the one with the
 highest rate after retransmissions is used, so that the rate never falls as the channel gets better.
