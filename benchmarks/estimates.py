@@ -107,7 +107,7 @@ def main() -> None:
         )
         log = title == "(b) Energy"
         panels.append(Panel(title, "back-off (dB)", label, series, percent=percent, references=references, y_log=log))
-    save_chart(Chart("estimates", "Estimates", BAND, tuple(panels), panel_size_inch=(3.6, 3.2)), options.out)
+    save_chart(Chart("estimates", "Estimates", BAND, tuple(panels), panel_size_inch=(3.6, 3.2), columns=3), options.out)
     print(f"\nWritten: {options.out}")
 
 
