@@ -46,8 +46,9 @@ def forms(sizes: list[tuple[int, int, int]]) -> None:
         for form, power in (("paper", "fixed"), ("scale-free", "fixed"), ("scale-free", "adapted")):
             times, gaps = decided_rounds(clients, channels, form, rounds + 1, power)
             median_ms, most_ms = float(np.median(times[1:])) * 1e3, max(times[1:]) * 1e3
+            name = form + ", power adapted" * (power == "adapted")
             print(
-                f"| {clients:,} × {channels} | {form}{', power adapted' * (power == 'adapted')} | {rounds} | {median_ms:,.1f} ms | {most_ms:,.1f} ms | "
+                f"| {clients:,} × {channels} | {name} | {rounds} | {median_ms:,.1f} ms | {most_ms:,.1f} ms | "
                 f"{max(gaps[1:]):.1e} |",
                 flush=True,
             )

@@ -3,6 +3,7 @@
 The files in src/qccf/settings/presets/recordings, which `qccf plan` uses instead of training, are made by:
 
     python -m benchmarks.record_statistics quick --rounds 16
+    python -m benchmarks.record_statistics iot --rounds 40
     python -m benchmarks.record_statistics femnist --rounds 20 --samples 400 --dataset emnist
     python -m benchmarks.record_statistics cifar10 --rounds 12 --samples 300 --dataset mnist
 
@@ -159,7 +160,7 @@ def _recording(about: dict, points: dict[int, dict[int, Measured]], affine: Mapp
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("preset", choices=("quick", "femnist", "cifar10"))
+    parser.add_argument("preset", choices=("quick", "iot", "femnist", "cifar10"))
     parser.add_argument("--rounds", type=int, default=16)
     parser.add_argument("--dataset", help="default: the preset's, or the first of its fallbacks that is available")
     parser.add_argument("--samples", type=int, help="mean number of samples per client (default: the preset's)")

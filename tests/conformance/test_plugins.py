@@ -17,6 +17,7 @@ from qccf.learning.datasets import Dataset
 from qccf.policies.channel_allocate import ChannelAllocate
 from qccf.quantization.uniform import UniformCodec
 from qccf.wireless.path_loss.log_distance import LogDistance
+from qccf.wireless.rates.shannon import Shannon
 
 
 class OwnPolicy(ChannelAllocate):
@@ -42,6 +43,11 @@ class OwnPathLoss(LogDistance):
         return super().loss_db(distances_m, line_of_sight) - 10.0
 
 
+class OwnRate(Shannon):
+    def rates_bps(self, signal_to_noise, *, bandwidth_hz):
+        return 0.9 * super().rates_bps(signal_to_noise, bandwidth_hz=bandwidth_hz)
+
+
 class OwnDataset:
     name = "own"
     description = "random dots"
@@ -65,6 +71,7 @@ KINDS = {
     "codec": "OwnCodec",
     "model": "OwnModel",
     "path-loss": "OwnPathLoss",
+    "rate-model": "OwnRate",
     "dataset": "OwnDataset",
 }
 
@@ -102,6 +109,8 @@ def test_they_are_compared_and_reported(own: Path) -> None:
         dataset_size_min = 20
         [cell]
         path_loss = "own_entries:{KINDS["path-loss"]}"
+        [radio]
+        rate = "own_entries:{KINDS["rate-model"]}"
         [device]
         cycles_per_sample = 2e4
         [learning]
@@ -119,7 +128,7 @@ def test_they_are_compared_and_reported(own: Path) -> None:
     assert all(s["participation"] > 0.0 for s in summaries)
     run(own, "qccf", "report", "out")
     page = (own / "out" / "report.html").read_text()
-    for kind in ("OwnPolicy", "OwnCodec", "OwnModel", "OwnPathLoss", "OwnDataset"):
+    for kind in ("OwnPolicy", "OwnCodec", "OwnModel", "OwnPathLoss", "OwnRate", "OwnDataset"):
         assert f"own_entries:{kind}" in page
 
 

@@ -37,6 +37,8 @@ def made_tables(
         "most_bits": 6,
         "expected_bits": 1e6,
         "payload_bits": 1e6,
+        "rate_bps": 1e8,
+        "estimated_rate_bps": 1e8,
         "gradient_norm_sq": 1.0,
     } | (clients or {})
     table = {name: np.broadcast_to(np.asarray(values), shape).copy() for name, values in both.items()}

@@ -16,6 +16,10 @@ SHADOWING_STD_DB: dict[tuple[str, bool], float] = {
     ("umi", False): 7.82,
     ("uma", True): 4.0,
     ("uma", False): 6.0,
+    ("inh", True): 3.0,
+    ("inh", False): 8.03,
+    ("inh-open", True): 3.0,
+    ("inh-open", False): 8.03,
 }
 
 # (model, line of sight, 2D distance m, carrier Hz, base height m, client height m, expected dB)
@@ -37,6 +41,13 @@ BY_HAND: list[tuple[str, bool, float, float, float, float, float]] = [
     ("uma", True, 1000.0, 2.0e9, 25.0, 1.5, 108.9117),  # d_BP = 320 m
     ("uma", False, 500.0, 3.5e9, 25.0, 1.5, 129.9158),
     ("uma", False, 20.0, 3.5e9, 25.0, 22.5, 67.5781),  # PL'_NLOS is 62.7972, so PL_LOS is the larger
+    # Indoor office: d_3D = sqrt(20^2 + (3 - 1)^2) = 20.099751, log10 = 1.30319069, log10(3.5) = 0.54406804
+    #   PL_LOS = 32.4 + 17.3 * 1.30319069 + 20 * 0.54406804 = 32.4 + 22.545199 + 10.881361 = 65.826560
+    #   PL'_NLOS = 17.3 + 38.3 * 1.30319069 + 24.9 * 0.54406804 = 17.3 + 49.912203 + 13.547294 = 80.759497
+    ("inh", True, 20.0, 3.5e9, 3.0, 1.0, 65.8266),
+    ("inh", False, 20.0, 3.5e9, 3.0, 1.0, 80.7595),
+    ("inh-open", False, 20.0, 3.5e9, 3.0, 1.0, 80.7595),
+    ("inh", False, 1.0, 2.0e9, 2.0, 1.5, 39.2589),  # PL'_NLOS is 26.6516, so PL_LOS is the larger
 ]
 
 
@@ -56,6 +67,9 @@ def path_loss_db(
     break_point = 4.0 * effective_heights * carrier_hz / PROPAGATION_SPEED_M_S
     beyond = distance_2d_m > break_point
 
+    if model in ("inh", "inh-open"):
+        loss = 32.4 + 17.3 * log_distance + 20.0 * log_ghz
+        return loss if line_of_sight else max(loss, 38.3 * log_distance + 17.30 + 24.9 * log_ghz)
     if model == "umi":
         loss = 32.4 + (40.0 if beyond else 21.0) * log_distance + 20.0 * log_ghz
         bend = 9.5
@@ -73,6 +87,18 @@ def path_loss_db(
 
 def line_of_sight_probability(model: str, distance_2d_m: float, client_height_m: float) -> float:
     """Outdoor probability as printed. For UMa it slightly exceeds 1 just beyond 18 m for clients above 13 m."""
+    if model == "inh":  # indoor mixed office
+        if distance_2d_m <= 1.2:
+            return 1.0
+        if distance_2d_m < 6.5:
+            return math.exp(-(distance_2d_m - 1.2) / 4.7)
+        return math.exp(-(distance_2d_m - 6.5) / 32.6) * 0.32
+    if model == "inh-open":  # indoor open office
+        if distance_2d_m <= 5.0:
+            return 1.0
+        if distance_2d_m <= 49.0:
+            return math.exp(-(distance_2d_m - 5.0) / 70.8)
+        return math.exp(-(distance_2d_m - 49.0) / 211.7) * 0.54
     if model not in ("umi", "uma"):
         raise ValueError(f"unknown model {model!r}")
     if distance_2d_m <= 18.0:

@@ -16,9 +16,13 @@ from tests.helpers.tiny import Tiny
 
 @pytest.mark.parametrize(
     ("name", "size", "shape", "classes"),
-    [("femnist-cnn", 246_590, (2, 1, 28, 28), 62), ("cifar10-cnn", 576_778, (2, 3, 32, 32), 10)],
+    [
+        ("femnist-cnn", 246_590, (2, 1, 28, 28), 62),
+        ("cifar10-cnn", 576_778, (2, 3, 32, 32), 10),
+        ("small-cnn", 12_414, (2, 1, 28, 28), 62),
+    ],
 )
-def test_models_have_the_papers_sizes(name: str, size: int, shape: tuple, classes: int) -> None:
+def test_models_have_the_stated_sizes(name: str, size: int, shape: tuple, classes: int) -> None:
     model = build_model(name, 0)
     assert sum(p.numel() for p in model.parameters()) == count_values(name).parameters == size
     assert model(torch.zeros(shape)).shape == (2, classes)
@@ -70,4 +74,4 @@ def test_options_reach_the_model() -> None:
 def test_names_are_listed_without_torch() -> None:
     code = "import sys; from qccf.learning.models.registry import MODELS; print(list(MODELS), 'torch' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert shown.strip() == "['femnist-cnn', 'cifar10-cnn'] False"
+    assert shown.strip() == "['femnist-cnn', 'cifar10-cnn', 'small-cnn'] False"

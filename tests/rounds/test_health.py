@@ -288,6 +288,25 @@ def test_forecasts_that_are_far_off() -> None:
     assert findings(None, {"payload_bits": np.where(K < 2, 0.5e6, 1e6)}) == {}, "a minority"
 
 
+def test_uploads_that_are_lost_because_their_channel_was_overrated() -> None:
+    """100 Mb/s in 10 MHz is an SNR of 1023, 90 Mb/s one of 511: the channel is 3.01 dB worse than estimated."""
+    late = (K == 0) & (N < 4)
+    lost = {"missed": late, "arrived": ~late, "rate_bps": np.where(late, 9e7, 1e8)}
+    words = "4 of 240 uploads missed device.deadline_s = 0.02 because their channel was worse than estimated, and at "
+    stale = ("radio.estimate_age=2", "radio.backoff_db=1.5")
+    assert findings(None, lost, *stale) == {
+        "optimistic-estimates": words + "most 1% may: raise radio.backoff_db from 1.5 to 5, or lower "
+        "radio.estimate_age = 2."
+    }
+    larger = {"payload_bits": np.where(late, 1.2e6, 1e6)}
+    assert set(findings(None, lost | larger, *stale)) == {"optimistic-estimates"}, "not the codec's fault"
+    outage = findings(None, lost | {"rate_bps": np.where(late, 0.0, 1e8)}, "radio.estimate_error_db=2")
+    assert outage["optimistic-estimates"].endswith("at most 1% may: raise the deadline."), "no back-off is enough"
+    assert findings(None, {"rate_bps": 9e7}) == {}, "they arrived in time"
+    few = (K == 0) & (N < 2)
+    assert findings(None, lost | {"missed": few, "arrived": ~few}) == {}, "less than one in a hundred"
+
+
 def test_uploads_that_miss_the_deadline() -> None:
     late = (K == 0) & (N < 4)
     lost = {"missed": late, "arrived": ~late}

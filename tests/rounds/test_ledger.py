@@ -29,8 +29,8 @@ def recorded(
     outcome = settle(decision, observation, constants)
     ledger = Ledger()
     ledger.record(
-        0, observation, decision, outcome, sizes_bits=np.full(4, np.nan), policy_state=state or {},
-        constants=constants, accuracy=math.nan, loss=math.nan,
+        0, observation, decision, outcome, true_rates_bps=RATES_BPS, sizes_bits=np.full(4, np.nan),
+        policy_state=state or {}, constants=constants, accuracy=math.nan, loss=math.nan,
     )  # fmt: skip
     return ledger
 

@@ -202,11 +202,12 @@ def test_the_presets_models_promise_rightly_that_they_draw_nothing() -> None:
     from qccf.learning.models.registry import MODELS, build_model
     from qccf.learning.randomness import OwnRandomness
 
-    for name, shape in (("femnist-cnn", (2, 1, 28, 28)), ("cifar10-cnn", (2, 3, 32, 32))):
+    shapes = {"femnist-cnn": (2, 1, 28, 28), "cifar10-cnn": (2, 3, 32, 32), "small-cnn": (2, 1, 28, 28)}
+    for name, shape in shapes.items():
         model = build_model(name, 0)
         assert model.deterministic
         with OwnRandomness(0, torch.device("cpu")) as randomness:
             model(torch.rand(shape)).sum().backward()
         assert randomness.operations <= 1, "only the test's own images are drawn"
-    assert set(MODELS) == {"femnist-cnn", "cifar10-cnn"}
+    assert set(MODELS) == set(shapes)
     assert not hasattr(Tiny, "deterministic")

@@ -273,6 +273,28 @@ def extend(policy: str, out: Path, *overrides: str) -> Run:
     return simulate(tiny_scenario(*overrides), policy, out=out, dataset=tiny_dataset(), extend=True)
 
 
+def test_a_run_in_a_changing_cell_is_resumed_bit_for_bit(tmp_path: Path) -> None:
+    """Correlated fading and walking clients have a history, which the checkpoint need not hold."""
+    settings = ["radio.fading_correlation=0.9", "cell.walk_step_m=20", "cell.shadowing=true", "radio.estimate_age=2"]
+    settings += ["radio.estimate_error_db=1", "cell.neighbours=2", "evaluation.every=1"]
+    longer = run_to_the_end("qccf", None, *settings, "federation.rounds=6")
+    run_to_the_end("qccf", tmp_path, *settings, "federation.rounds=3")
+    scenario = tiny_scenario(*settings, "federation.rounds=6")
+    extended = simulate(scenario, "qccf", out=tmp_path, extend=True, dataset=tiny_dataset())
+    assert_same(longer, extended)
+
+
+def test_a_run_is_resumed_only_with_its_own_trace(tmp_path: Path) -> None:
+    rates_bps = np.random.default_rng(0).uniform(1e5, 4e5, (7, 5, 5))
+    np.savez(tmp_path / "t.npz", rates_bps=rates_bps)
+    settings = [f"radio.trace={tmp_path / 't.npz'}", "federation.rounds=3"]
+    first = run_to_the_end("qccf", tmp_path / "run", *settings)
+    assert_same(first, run_to_the_end("qccf", tmp_path / "run", *settings))
+    np.savez(tmp_path / "t.npz", rates_bps=rates_bps + 1.0)
+    with pytest.raises(RunFolderError, match=r"holds another run \(radio.trace_digest = "):
+        run_to_the_end("qccf", tmp_path / "run", *settings)
+
+
 def test_an_unfinished_run_can_be_extended_and_an_extension_can_be_killed(tmp_path: Path, monkeypatch) -> None:
     stopped_after(5, tmp_path)
     long = "federation.rounds=10"

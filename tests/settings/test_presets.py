@@ -37,7 +37,7 @@ def test_a_preset_states_its_models_parameters(preset: str) -> None:
     assert learning.num_parameters == count_values(learning.model).parameters
 
 
-@pytest.mark.parametrize("preset", ["femnist", "cifar10", "quick"])
+@pytest.mark.parametrize("preset", ["femnist", "cifar10", "quick", "iot"])
 def test_one_planned_round(preset: str, tmp_path: Path) -> None:
     assert main(["plan", preset, "--rounds", "1", "--seeds", "1", "--out", str(tmp_path)]) == 0
     rows = json.loads((tmp_path / "plan.json").read_text())["summary"]
@@ -45,7 +45,7 @@ def test_one_planned_round(preset: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", ["femnist", "cifar10", "quick"])
+@pytest.mark.parametrize("preset", ["femnist", "cifar10", "quick", "iot"])
 def test_one_trained_round(preset: str, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("QCCF_DATA", str(tmp_path / "no-data"))
     monkeypatch.setitem(DATASETS, "cifar10", RandomImages)
@@ -54,7 +54,10 @@ def test_one_trained_round(preset: str, tmp_path: Path, monkeypatch, capsys) -> 
     assert ("Using handwriting instead" in warned) == (preset == "femnist")
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["participation"] == 1.0
-    assert summary["dataset"] == {"femnist": "handwriting", "quick": "handwriting", "cifar10": "cifar10"}[preset]
+    assert (
+        summary["dataset"]
+        == {"femnist": "handwriting", "quick": "handwriting", "iot": "handwriting", "cifar10": "cifar10"}[preset]
+    )
 
 
 def test_the_literal_table_is_refused_with_the_papers_codec(tmp_path: Path, capsys) -> None:

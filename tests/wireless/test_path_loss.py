@@ -30,7 +30,7 @@ def test_every_model_gives_one_valid_value_per_client(name: str) -> None:
     assert ((probability >= 0.0) & (probability <= 1.0)).all()
 
 
-@pytest.mark.parametrize("name", ["umi", "uma"])
+@pytest.mark.parametrize("name", ["umi", "uma", "inh", "inh-open"])
 @pytest.mark.parametrize("in_sight", [True, False])
 def test_loss_equals_an_independent_implementation(name: str, in_sight: bool) -> None:
     rng = np.random.default_rng(31)
@@ -49,12 +49,50 @@ def test_loss_by_hand(row: tuple) -> None:
     assert loss_db.item() == pytest.approx(expected, abs=5.1e-5)
 
 
+LIGHT_SPEED_DB = 0.006
+"""Sionna computes the break point with 299,792,458 m/s, the standard with 3.0e8 m/s: 9.5·log10(ratio²) = 0.0057 dB."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "distances", "heights"),
+    [
+        ("umi", (10, 4999), (10.0, 1.5)),
+        ("uma", (35, 4999), (25.0, 1.5)),
+        ("inh", (1, 149), (3.0, 1.0)),
+        ("inh-open", (1, 149), (3.0, 1.0)),
+    ],
+)
+def test_all_equal_sionna(name: str, distances: tuple[int, int], heights: tuple[float, float]) -> None:
+    pytest.importorskip("sionna")
+    from tests.helpers.sionna_paths import links
+
+    distances_m = np.geomspace(*distances, 60)
+    for carrier_hz in (2.4e9, 28e9):
+        ours = model(name, carrier_hz, *heights)
+        for in_sight in (True, False):
+            loss_db, chance = links(name, in_sight, distances_m, carrier_hz, *heights)
+            np.testing.assert_allclose(
+                ours.loss_db(distances_m, np.full(60, in_sight)), loss_db, rtol=0, atol=LIGHT_SPEED_DB
+            )
+            np.testing.assert_allclose(ours.line_of_sight_probability(distances_m), chance, atol=1e-12)
+
+
+def test_the_settings_keep_to_the_distances_of_a_model() -> None:
+    office = ["cell.path_loss=inh", "cell.radius_m=60", "cell.distance_min_m=1", "cell.base_height_m=3"]
+    assert load_scenario("femnist", office).cell.distance_min_m == 1.0
+    with pytest.raises(ConfigError, match=r"radius_m = 500 is out of range for path_loss = 'inh'.*at most 150"):
+        load_scenario("femnist", ["cell.path_loss=inh"])
+    with pytest.raises(ConfigError, match="distance_min_m = 1 is out of range for path_loss = 'umi'"):
+        load_scenario("femnist", ["cell.distance_min_m=1"])
+
+
 def test_clients_with_and_without_sight_mix() -> None:
     loss_db = model("umi").loss_db(np.array([200.0, 200.0]), np.array([True, False]))
     assert loss_db[1] > loss_db[0]
 
 
-@pytest.mark.parametrize("name", ["umi", "uma"])
+@pytest.mark.parametrize("name", ["umi", "uma", "inh", "inh-open"])
 def test_line_of_sight_probability(name: str) -> None:
     distances = np.concatenate([np.linspace(1, 18, 5), np.linspace(18.01, 600, 400)])
     for height in (1.5, 13.0, 20.0):
@@ -99,7 +137,7 @@ def test_a_users_own_model_is_used_in_the_cell() -> None:
 
 
 def test_unknown_models_are_refused() -> None:
-    with pytest.raises(ConfigError, match="path loss 'urban' is not one of umi, uma, log-distance"):
+    with pytest.raises(ConfigError, match="path loss 'urban' is not one of umi, uma, inh, inh-open, log-distance"):
         model("urban")
     with pytest.raises(ConfigError, match="has no loss_db"):
         model("json:JSONDecoder")

@@ -13,6 +13,10 @@ class InfeasibleError(ConfigError):
     """Settings with which no client can ever deliver its model within the deadline."""
 
 
+class TraceError(QccfError):
+    """A radio trace that cannot be used. The sentence follows "radio.trace = FILE", which `load_trace` adds."""
+
+
 class ProblemError(QccfError):
     """A round's problem that breaks a rule of its format."""
 

@@ -4,23 +4,27 @@ Every client is assumed to have fading that only one draw in a million exceeds, 
 upload that its codec can make. If no client meets the deadline even then, no round can ever have a participant.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from qccf.core.contracts import FloatArray
 from qccf.core.errors import InfeasibleError
-from qccf.core.units import db_to_linear, linear_to_db
+from qccf.core.units import db_to_linear
 from qccf.devices.cost import training_cycles
 from qccf.quantization.buffers import with_buffers
 from qccf.quantization.protocol import Codec
 from qccf.quantization.registry import CODECS, build_codec
 from qccf.rounds.recordings import bundled_recording, recording_name
-from qccf.settings.schema import MAX_DEADLINE_S, MAX_GAIN_DB, Scenario
+from qccf.settings.radio import MAX_GAIN_DB, MAX_RESOURCE_BLOCKS
+from qccf.settings.schema import MAX_DEADLINE_S, Scenario
 from qccf.wireless.cell import Cell
 from qccf.wireless.fading import rician_power_quantile
+from qccf.wireless.radio import resource_blocks_hz
 
 RARE = 1e-6
+MAX_BANDWIDTH_HZ = 10e9
 
 ANY_UPLOAD_BITS = 64.0
 """Of a codec that states nothing it is only known before it runs that an upload has a range and a size."""
@@ -74,7 +78,7 @@ def require_feasible(scenario: Scenario, cell: Cell, dataset_sizes: FloatArray) 
     """Refuse a cell in which no client can ever upload, and say which setting would change that."""
     radio = scenario.radio_link()
     luck = rician_power_quantile(1.0 - RARE, rician_k=radio.rician_k, mean_power=radio.fading_mean_power)
-    best_bps = radio.rates_bps(cell.mean_gains * luck)
+    best_bps = cell.best_rates_bps(luck)
     needed_bps = needed_rates_bps(scenario, dataset_sizes)
     if (best_bps >= needed_bps).any():
         return
@@ -85,9 +89,15 @@ def require_feasible(scenario: Scenario, cell: Cell, dataset_sizes: FloatArray) 
         coded = scenario.accounts.coding_cycles_per_parameter > 0.0
         coding, lower = (" and coding", " or accounts.coding_cycles_per_parameter") if coded else ("", "")
         raise InfeasibleError(
-            f"no client can ever finish: training on {dataset_sizes.min():g} samples{coding} takes {compute_s:.3g} s at "
-            f"device.frequency_max_hz = {d.frequency_max_hz:g}, beyond device.deadline_s = {d.deadline_s:g}: raise the "
+            f"no client can ever finish: training on {dataset_sizes.min():g} samples{coding} takes {compute_s:.3g} s "
+            f"at device.frequency_max_hz = {d.frequency_max_hz:g}, beyond device.deadline_s = {d.deadline_s:g}: raise the "
             f"deadline or the frequency, or lower device.cycles_per_sample{lower}."
+        )
+    if cell.trace is not None:
+        raise InfeasibleError(
+            f"no client can ever upload within device.deadline_s = {d.deadline_s:g}: {_smallest(scenario)} needs "
+            f"{needed_bps[best] / 1e6:.3g} Mb/s after training on {dataset_sizes[best]:g} samples, but the best link "
+            f"of radio.trace has {best_bps[best] / 1e6:.3g} Mb/s: raise the deadline, or use another trace."
         )
     mean_size = scenario.data.dataset_size_mean
     typical_bps = float(needed_rates_bps(scenario, np.array([mean_size]))[0])
@@ -124,29 +134,43 @@ def _remedies(scenario: Scenario, needed_bps: float) -> str:
     rate_bps = float(radio.rates_bps(gain))
     cycles = training_cycles(np.array([scenario.data.dataset_size_mean]), constants)[0]
     compute_s = float(cycles) / constants.frequency_max_hz
-    deadline_s = compute_s + (constants.deadline_s - compute_s) * needed_bps / rate_bps
+    share = needed_bps / rate_bps if rate_bps > 0.0 else np.inf
+    deadline_s = compute_s + (constants.deadline_s - compute_s) * share
     remedies = [f"device.deadline_s = {_rounded_up(deadline_s)}"] if deadline_s < MAX_DEADLINE_S else []
 
     def rate_at(bandwidth_hz: float) -> float:
         return float(replace(radio, bandwidth_hz=bandwidth_hz).rates_bps(gain))
 
-    low, high = radio.bandwidth_hz, 10e9
-    if rate_at(high) >= needed_bps:
-        for _ in range(60):
-            middle = float(np.sqrt(low * high))
-            low, high = (middle, high) if rate_at(middle) < needed_bps else (low, middle)
-        remedies.insert(0, f"radio.bandwidth_hz = {_rounded_up(high)}")
-    efficiency = needed_bps / radio.bandwidth_hz
-    if efficiency < 100.0:
-        extra_db = float(linear_to_db((2.0**efficiency - 1.0) / np.expm1(rate_bps / radio.bandwidth_hz * np.log(2.0))))
-        if radio.gain_db + extra_db < MAX_GAIN_DB:
-            remedies.append(f"radio.gain_db = {_rounded_up(radio.gain_db + extra_db)}")
+    def rate_with(gain_db: float) -> float:
+        return float(radio.rates_bps(gain * db_to_linear(gain_db - radio.gain_db)))
+
+    if rate_at(MAX_BANDWIDTH_HZ) >= needed_bps:
+        wanted_hz = _least(rate_at, needed_bps, radio.bandwidth_hz, MAX_BANDWIDTH_HZ)
+        remedies = _bandwidth_remedy(scenario, wanted_hz) + remedies
+    if rate_with(MAX_GAIN_DB) > needed_bps:
+        wanted_db = _least(rate_with, needed_bps, radio.gain_db, MAX_GAIN_DB)
+        remedies.append(f"radio.gain_db = {_rounded_up(wanted_db)}")
     codecs = fitting_codecs(scenario, rate_bps * (constants.deadline_s - compute_s))
     if codecs:
         remedies.append(f"codec.name = {' or '.join(codecs)}")
     if not remedies:
         return "no single setting changes that: shrink the cell or the model"
     return f"for the median client ({median_m:.0f} m) one of these is enough: {', '.join(remedies)}"
+
+
+def _bandwidth_remedy(scenario: Scenario, wanted_hz: float) -> list[str]:
+    if not scenario.radio.resource_blocks:
+        return [f"radio.bandwidth_hz = {_rounded_up(wanted_hz)}"]
+    blocks = int(np.ceil(wanted_hz / resource_blocks_hz(1, scenario.radio.numerology)))
+    return [f"radio.resource_blocks = {blocks}"] if blocks <= MAX_RESOURCE_BLOCKS else []
+
+
+def _least(rate_bps: Callable[[float], float], needed_bps: float, low: float, high: float) -> float:
+    """The least argument with this rate, which rises with it, by bisection."""
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if rate_bps(middle) < needed_bps else (low, middle)
+    return high
 
 
 def _rounded_up(value: float) -> str:

@@ -57,6 +57,10 @@ MOST_FORECAST_ERROR = 0.2
 MOST_LOST_SHARE = 0.01
 """The share of uploads that may be lost."""
 
+ESTIMATES = ("estimated_rate_bps", "rate_bps")
+MOST_BACKOFF_DB = 20.0
+"""A larger back-off is no remedy: it would leave hardly any rate."""
+
 NAMED_CLIENTS = 5
 """A sentence names at most this many clients."""
 
@@ -76,6 +80,7 @@ Kind = Literal[
     "one-bit-links",
     "forecast-too-small",
     "forecast-wrong",
+    "optimistic-estimates",
     "lost-uploads",
 ]
 
@@ -407,7 +412,7 @@ def _forecasts(tables: _Tables) -> Iterable[Finding]:
         return
     excess = sent / expected - 1.0
     margin = tables.scenario.codec.safety_margin
-    too_large = lost[on] & (excess > 0.0)
+    too_large = lost[on] & (excess > 0.0) & ~_overrated(tables)[on]
     if too_large.sum() > MOST_LOST_SHARE * len(sent):
         enough = (1.0 + margin) * (1.0 + float(np.quantile(excess[too_large], 0.95))) - 1.0
         yield Finding(
@@ -430,9 +435,48 @@ def _forecasts(tables: _Tables) -> Iterable[Finding]:
         )
 
 
+def _overrated(tables: _Tables) -> BoolArray:
+    """Uploads whose channel was worse than the server estimated; none in tables of older versions."""
+    if "estimated_rate_bps" not in tables.clients:
+        return np.zeros_like(tables.on)
+    estimated, true = (np.asarray(tables.by_round(name), dtype=float) for name in ESTIMATES)
+    return tables.on & (estimated > true)
+
+
+def _estimates(tables: _Tables) -> Iterable[Finding]:
+    """Uploads that were lost because the server took their channel for better than it was."""
+    on, radio = tables.on, tables.scenario.radio
+    count = int((_lost(tables) & _overrated(tables)).sum())
+    if count > MOST_LOST_SHARE * on.sum():
+        estimated, true = (np.asarray(tables.by_round(name), dtype=float)[on] for name in ESTIMATES)
+        worst_db = float(np.quantile(_overrated_db(estimated, true, tables.scenario), 1.0 - MOST_LOST_SHARE))
+        enough_db = np.ceil(radio.backoff_db + worst_db)
+        raised = f"raise radio.backoff_db from {radio.backoff_db:g} to {enough_db:g}"
+        ages = f"lower radio.estimate_age = {radio.estimate_age}"
+        remedies = [raised] if enough_db <= MOST_BACKOFF_DB else []
+        remedies += [ages] if radio.estimate_age else [] if remedies else ["raise the deadline"]
+        yield Finding(
+            "optimistic-estimates",
+            f"{_of(count, int(on.sum()), 'upload')} missed device.deadline_s = {tables.scenario.device.deadline_s:g} "
+            f"because their channel was worse than estimated, and at most {MOST_LOST_SHARE:.0%} may: "
+            f"{', or '.join(remedies)}.",
+        )
+
+
+def _overrated_db(estimated_bps: FloatArray, true_bps: FloatArray, scenario: Scenario) -> FloatArray:
+    """By how much channels were overrated: their signal by Shannon's formula, or the rates of a trace themselves."""
+    if scenario.radio.trace:
+        ratios = estimated_bps, true_bps
+    else:
+        efficiency = np.log(2.0) / scenario.radio.bandwidth_hz
+        ratios = np.expm1(estimated_bps * efficiency), np.expm1(true_bps * efficiency)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nan_to_num(10.0 * np.log10(ratios[0] / ratios[1]), nan=0.0, posinf=1e3, neginf=-1e3)
+
+
 def _missed(tables: _Tables) -> Iterable[Finding]:
-    """Uploads that were lost for another reason than their size."""
-    on, lost = tables.on, _lost(tables)
+    """Uploads that were lost for another reason than their size or an estimate of their channel."""
+    on, lost = tables.on, _lost(tables) & ~_overrated(tables)
     larger = np.asarray(tables.by_round("payload_bits")) > np.asarray(tables.by_round("expected_bits"))
     count = int((lost & ~larger).sum())
     if count > MOST_LOST_SHARE * on.sum():
@@ -460,6 +504,7 @@ CHECKS: tuple[Callable[[_Tables], Iterable[Finding]], ...] = (
     _bits,
     _one_bit_links,
     _forecasts,
+    _estimates,
     _missed,
 )
 

@@ -63,13 +63,17 @@ class Ledger:
         decision: Decision,
         outcome: Outcome,
         *,
+        true_rates_bps: FloatArray,
         sizes_bits: FloatArray,
         policy_state: PolicyState,
         constants: Constants,
         accuracy: float,
         loss: float,
     ) -> None:
-        """Add one round. `sizes_bits` are the payloads that were sent, `policy_state` is the one before the round."""
+        """Add one round. `observation` has the rates that the policy knew, `true_rates_bps` those of the round.
+
+        `sizes_bits` are the payloads that were sent, `policy_state` is the one before the round.
+        """
         on = decision.participates
         spent_j = self._rounds[-1]["cumulative_energy_j"] if self._rounds else 0.0
         sizes = outcome.statistics.dataset_sizes
@@ -100,7 +104,8 @@ class Ledger:
                 "certified_gap": certificate.gap if certificate else np.nan,
             }
         )
-        self._clients.append(_client_columns(round_index, observation, decision, outcome, sizes_bits, constants))
+        columns = _client_columns(round_index, observation, decision, outcome, true_rates_bps, sizes_bits, constants)
+        self._clients.append(columns)
         self._statistics.append(_statistics_columns(round_index, observation.statistics))
 
     def truncate(self, rounds: int) -> None:
@@ -139,6 +144,7 @@ def _client_columns(
     observation: Observation,
     decision: Decision,
     outcome: Outcome,
+    true_rates_bps: FloatArray,
     sizes_bits: FloatArray,
     constants: Constants,
 ) -> Columns:
@@ -172,7 +178,8 @@ def _client_columns(
         "most_bits": most_bits(room_bits[:, None], observation.statistics, constants)[:, 0].astype(np.int64),
         "expected_bits": np.where(on, expected_bits, 0.0),
         "payload_bits": np.where(on, np.where(np.isfinite(sizes_bits), sizes_bits, expected_bits), 0.0),
-        "rate_bps": np.where(on, rates_bps, np.nan),
+        "rate_bps": np.where(on, true_rates_bps[np.arange(count), np.maximum(decision.channels, 0)], np.nan),
+        "estimated_rate_bps": np.where(on, rates_bps, np.nan),
         "frequency_hz": decision.frequencies_hz,
         "power_w": powers_w,
         "compute_energy_j": outcome.compute_energy_j,

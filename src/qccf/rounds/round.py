@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from qccf.core.contracts import BoolArray, Constants, Decision, Observation, Policy, PolicyState, Statistics
+from qccf.core.contracts import BoolArray, Constants, Decision, FloatArray, Observation, Policy, PolicyState, Statistics
 from qccf.core.streams import stream
 from qccf.devices.cost import settle
 from qccf.learning.results import Flat
@@ -47,6 +47,7 @@ class ServerState:
 class OpenRound:
     """A round's decision, and the clients that are asked to train.
 
+    The policy decides with the `observation`; the round is settled with the `truth`, whose rates may differ.
     Where upload sizes are known in advance, so are the clients that miss the deadline. They are not asked to train,
     because their upload would be lost; their energy is charged all the same. Otherwise all participants train, and
     the sizes that they really send are settled.
@@ -55,6 +56,7 @@ class OpenRound:
     observation: Observation
     decision: Decision
     to_train: BoolArray
+    truth: Observation
 
 
 class UploadSource(Protocol):
@@ -81,17 +83,21 @@ def first_state(rules: RoundRules, source: UploadSource, weights: Flat | None = 
 
 def run_round(state: ServerState, rules: RoundRules, world: World, source: UploadSource, ledger: Ledger) -> ServerState:
     """One round with uploads from a source."""
-    opened = open_round(state, rules, world.observe(state.round_index, state.statistics))
+    observation = world.observe(state.round_index, state.statistics)
+    opened = open_round(state, rules, observation, world.cell.round_rates_bps(state.round_index))
     return close_round(state, rules, opened, source.uploads(state, opened), ledger, source.evaluate)
 
 
-def open_round(state: ServerState, rules: RoundRules, observation: Observation) -> OpenRound:
-    """Let the policy decide, and check the decision."""
+def open_round(
+    state: ServerState, rules: RoundRules, observation: Observation, true_rates_bps: FloatArray | None = None
+) -> OpenRound:
+    """Let the policy decide, and check the decision. Without true rates those of the observation are taken as true."""
     decision = rules.policy.decide(state.policy_state, observation, stream(rules.seed, "policy", state.round_index))
     decision = checked_decision(decision, observation, rules.constants, rules.policy)
-    expected = settle(decision, observation, rules.constants)
+    truth = observation if true_rates_bps is None else replace(observation, rates_bps=true_rates_bps)
+    expected = settle(decision, truth, rules.constants, failed=_without_link(decision, truth))
     to_train = expected.arrived if rules.codec.affine or decision.raw else decision.participates
-    return OpenRound(observation, decision, to_train)
+    return OpenRound(observation, decision, to_train, truth)
 
 
 def close_round(
@@ -106,11 +112,12 @@ def close_round(
 
     A client that was asked to train and sent nothing has failed, whatever the reason.
     """
-    observation, decision = opened.observation, opened.decision
+    observation, decision, truth = opened.observation, opened.decision, opened.truth
     sizes_bits = uplink.sizes_bits(uploads, observation.num_clients)
     failed = opened.to_train.copy()
     failed[list(uploads)] = False
-    settled = settle(decision, observation, rules.constants, sizes_bits=sizes_bits, failed=failed)
+    failed |= _without_link(decision, truth)
+    settled = settle(decision, truth, rules.constants, sizes_bits=sizes_bits, failed=failed)
     arrived = {client: upload for client, upload in uploads.items() if settled.arrived[client]}
     weights = state.weights
     if weights is not None:
@@ -131,6 +138,7 @@ def close_round(
         observation,
         decision,
         outcome,
+        true_rates_bps=truth.rates_bps,
         sizes_bits=sizes_bits,
         policy_state=state.policy_state,
         constants=rules.constants,
@@ -138,3 +146,9 @@ def close_round(
         loss=loss,
     )
     return ServerState(state.round_index + 1, weights, policy_state, statistics)
+
+
+def _without_link(decision: Decision, truth: Observation) -> BoolArray:
+    """Participants whose channel carries nothing, although it was estimated to: they send until the deadline."""
+    rates_bps = truth.rates_bps[np.arange(truth.num_clients), np.maximum(decision.channels, 0)]
+    return np.asarray(decision.participates & (rates_bps <= 0.0))

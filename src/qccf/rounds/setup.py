@@ -12,7 +12,8 @@ from qccf.quantization.protocol import Codec
 from qccf.quantization.registry import build_codec
 from qccf.rounds.round import RoundRules
 from qccf.rounds.world import build_world
-from qccf.settings.schema import Scenario, option_values
+from qccf.settings.schema import Scenario
+from qccf.settings.sections import option_values
 
 
 def build_policy(name: str, scenario: Scenario, constants: Constants | None = None) -> Policy:

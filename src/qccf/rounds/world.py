@@ -9,6 +9,8 @@ from qccf.core.streams import stream
 from qccf.rounds.feasibility import require_feasible
 from qccf.settings.loading import Scenario
 from qccf.wireless.cell import Cell, place_clients
+from qccf.wireless.traces.registry import load_trace
+from qccf.wireless.traces.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +23,8 @@ class World:
     dataset_sizes: FloatArray
 
     def observe(self, round_index: int, statistics: Statistics) -> Observation:
-        """What the server knows at the start of a round."""
-        return Observation(self.cell.round_rates_bps(round_index), statistics)
+        """What the server knows at the start of a round: rates as it estimates them."""
+        return Observation(self.cell.estimated_rates_bps(round_index), statistics)
 
 
 def build_world(scenario: Scenario, seed: int, dataset_sizes: FloatArray | None = None) -> World:
@@ -36,10 +38,28 @@ def build_world(scenario: Scenario, seed: int, dataset_sizes: FloatArray | None 
         radius_m=scenario.cell.radius_m,
         distance_min_m=scenario.cell.distance_min_m,
         seed=seed,
+        walk=scenario.cell.walk(),
+        neighbours=scenario.cell.interferers(),
+        trace=_trace(scenario),
     )
     sizes = draw_dataset_sizes(scenario, seed) if dataset_sizes is None else dataset_sizes
     require_feasible(scenario, cell, sizes)
     return World(scenario, seed, cell, sizes)
+
+
+def _trace(scenario: Scenario) -> Trace | None:
+    radio = scenario.radio
+    if not radio.trace:
+        return None
+    return load_trace(
+        radio.trace,
+        radio.trace_form,
+        num_clients=scenario.federation.num_clients,
+        num_channels=radio.num_channels,
+        num_rounds=scenario.federation.rounds,
+        end=radio.trace_end,
+        digest=radio.trace_digest,
+    )
 
 
 def draw_dataset_sizes(scenario: Scenario, seed: int) -> FloatArray:

@@ -19,6 +19,8 @@ from pydantic import ValidationError
 from qccf.core.errors import ConfigError
 from qccf.core.suggest import closest, hint
 from qccf.settings.schema import Scenario
+from qccf.wireless.rates.registry import RATE_MODELS
+from qccf.wireless.traces.trace import trace_digest
 
 __all__ = [
     "PRESETS",
@@ -36,7 +38,7 @@ __all__ = [
     "with_settings",
 ]
 
-PRESETS = ("femnist", "cifar10", "quick", "paper-table")
+PRESETS = ("femnist", "cifar10", "quick", "iot", "paper-table")
 _PAPERS = ("quantization_budget", "data_budget", "participation_margin", "quantization_margin")
 RENAMED = {"cell.scenario": "cell.path_loss"} | {f"control.{key}": f"control.paper.{key}" for key in _PAPERS}
 """Keys of version 0.1 and what they are called now. Its `control.energy_weight` was V of the paper's form."""
@@ -46,6 +48,10 @@ DEPENDENTS = {
     "learning.model": ("num_parameters", "num_buffers", "model_options"),
     "data.dataset": ("fallbacks", "options"),
     "statistics.model": ("trace",),
+    "radio.resource_blocks": ("bandwidth_hz", "numerology"),
+    "radio.numerology": ("bandwidth_hz",),
+    "radio.rate": ("rate_options",),
+    "radio.trace": ("trace_digest",),
 }
 """Keys whose values belong to the value of another key."""
 
@@ -84,6 +90,13 @@ def refuse_unused(scenario: Scenario, changes: Iterable[str]) -> None:
             raise ConfigError(
                 f'{key} has no effect with control.form = "{form}": set control.form = "{other}", or leave it out.'
             )
+        for name, entry in RATE_MODELS.items():
+            section = getattr(entry, "section", "")
+            if section and key.startswith(f"radio.{section}.") and scenario.radio.rate != name:
+                raise ConfigError(
+                    f'{key} has no effect with radio.rate = "{scenario.radio.rate}": set radio.rate = "{name}", or '
+                    "leave it out."
+                )
         if key in CONSTANTS and scenario.statistics.model == "recorded":
             raise ConfigError(
                 f'{key} has no effect with statistics.model = "recorded": set statistics.model = "constant", or leave '
@@ -109,9 +122,13 @@ def _rename(tree: dict[str, Any]) -> None:
 def scenario_from_dict(tree: Mapping[str, Any]) -> Scenario:
     """Validate a tree of sections as TOML gives it."""
     try:
-        return Scenario.model_validate(tree)
+        scenario = Scenario.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(_sentence(error)) from None
+    radio = scenario.radio
+    if radio.trace and not radio.trace_digest:  # it is part of the run's identity: another file is another run
+        return scenario.replaced(radio={"trace_digest": trace_digest(radio.trace)})
+    return scenario
 
 
 def read_settings(source: str | Path) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from qccf.settings.schema import Scenario, Section
+from qccf.settings.schema import Scenario
+from qccf.settings.sections import Section
 
 UNITS = {
     "_dbm_per_hz": "dBm/Hz", "_hz": "Hz", "_s": "s", "_w": "W", "_db": "dB", "_m": "m", "_bits": "bits",

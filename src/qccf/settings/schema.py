@@ -5,77 +5,23 @@ Every physical key carries its unit. Limits are wide enough for any sensible cel
 """
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic import create_model, model_validator
 
 from qccf.control import bound
 from qccf.core.contracts import Constants
-from qccf.core.units import dbm_to_w
 from qccf.policies.registry import POLICIES
-from qccf.wireless.cell import LineOfSight, Radio
+from qccf.settings.radio import CellSection, RadioSection, linear_radio
+from qccf.settings.sections import Section, key, section_model
+from qccf.wireless.radio import Radio
 
 MAX_DEADLINE_S = 86_400.0
-MAX_GAIN_DB = 100.0
 PAPERS_CODEC = "model"
-RECORDINGS = ("femnist", "cifar10", "quick")
+RECORDINGS = ("femnist", "cifar10", "quick", "iot")
 """Recordings of real training that come with the package."""
 DEFAULT_CODEC = "update+entropy"
 """It uses the least energy at the same accuracy; see `docs/results.md`."""
-
-
-def key(default: Any, description: str, **limits: Any) -> Any:
-    """One key of a section."""
-    return Field(default, description=description, **limits)
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-def section_model(name: str, options: type) -> type[Section]:
-    """A section from an entry's options dataclass."""
-    hints = get_type_hints(options)
-    keys: dict[str, Any] = {}
-    for one in fields(options):
-        hint, default = hints[one.name], one.default
-        if is_dataclass(hint):
-            hint = section_model(f"{one.name.title()}Section", hint)  # type: ignore[arg-type]
-            default = hint()
-        limits = one.metadata.get("limits", {})
-        if limits and get_origin(hint) is not None:  # limits hold for the number of `Literal["auto"] | float`
-            kinds = get_args(hint)
-            hint = kinds[0] | Annotated[kinds[1], Field(**limits)]
-            limits = {}
-        description = one.metadata.get("description", "")
-        unit = {"unit": one.metadata.get("unit", "")}
-        keys[one.name] = (hint, Field(default, description=description, json_schema_extra=unit, **limits))
-
-    def check(self: Section) -> Section:
-        options(**option_values(options, self))
-        return self
-
-    model = create_model(
-        name,
-        __base__=Section,
-        __doc__=options.__doc__,
-        __module__=__name__,
-        __validators__={"check": model_validator(mode="after")(check)},  # type: ignore[dict-item]
-        **keys,
-    )
-    globals()[name] = model  # pickle looks for it here
-    return model
-
-
-def option_values(options: type, section: Any) -> dict[str, Any]:
-    """The values of an options dataclass that a section holds."""
-    hints = get_type_hints(options)
-    values = {one.name: getattr(section, one.name) for one in fields(options)}
-    return {
-        name: hints[name](**option_values(hints[name], value)) if is_dataclass(hints[name]) else value
-        for name, value in values.items()
-    }
 
 
 class FederationSection(Section):
@@ -107,44 +53,6 @@ class DataSection(Section):
                 "raise the mean or lower the minimum"
             )
         return self
-
-
-class CellSection(Section):
-    """Positions of the clients, and path loss."""
-
-    radius_m: float = key(500.0, "radius of the cell", ge=10, le=5000)
-    distance_min_m: float = key(10.0, "least distance from the base station", ge=10, le=5000)
-    path_loss: str = key("umi", "path-loss model: umi, uma, log-distance, or your own as module:Class")
-    line_of_sight: LineOfSight = key("always", "whether clients see the base station")
-    shadowing: bool = key(False, "whether log-normal shadow fading is added")
-    carrier_hz: float = key(2.4e9, "carrier frequency", ge=0.5e9, le=100e9)
-    base_height_m: float = key(10.0, "height of the base station", ge=2, le=200)
-    client_height_m: float = key(1.5, "height of the clients", ge=1.2, le=22.5)
-
-    @model_validator(mode="after")
-    def _ring(self) -> "CellSection":
-        if self.distance_min_m >= self.radius_m:
-            raise ValueError(
-                f"distance_min_m = {self.distance_min_m:g} leaves no room inside radius_m = {self.radius_m:g}: "
-                "lower the distance or raise the radius"
-            )
-        return self
-
-
-class RadioSection(Section):
-    """The uplink."""
-
-    num_channels: int = key(10, "number of OFDMA channels, C", ge=1, le=100_000)
-    bandwidth_hz: float = key(10e6, "bandwidth of one channel, B", ge=1e3, le=10e9)
-    transmit_power_w: float = key(0.2, "transmit power of a client, p", ge=1e-6, le=10)
-    transmit_power_min_w: float = key(
-        0.01, 'least transmit power where control.power = "adapted"; at most transmit_power_w', ge=1e-9, le=10
-    )
-    circuit_power_w: float = key(0.0, "what a radio takes besides its transmit power while it sends", ge=0, le=100)
-    noise_dbm_per_hz: float = key(-174.0, "noise power density, N0", ge=-210, le=-90)
-    gain_db: float = key(0.0, "antenna and other gain, h_Gain", ge=-100, le=MAX_GAIN_DB)
-    rician_k: float = key(4.0, "Rician factor K (linear)", ge=0, le=1e4)
-    fading_mean_power: float = key(1.0, "mean power of the fading, ζ", gt=0, le=1e4)
 
 
 class DeviceSection(Section):
@@ -194,7 +102,7 @@ class AccountsSection(Section):
 class LearningSection(Section):
     """The model and its local training."""
 
-    model: str = key("femnist-cnn", "model to train: femnist-cnn, cifar10-cnn, or your own as module:callable")
+    model: str = key("femnist-cnn", "model: femnist-cnn, cifar10-cnn, small-cnn, or your own as module:callable")
     model_options: dict[str, Any] = key({}, "options passed to the model")
     num_parameters: int = key(
         0,
@@ -252,7 +160,7 @@ class StatisticsSection(Section):
     loss: float = key(1.0, "local loss", ge=0, le=1e6)
     trace: str = key(
         "",
-        "CSV file or bundled trace; with `recorded`: femnist, cifar10 or quick, empty for the one of the model",
+        "CSV file or bundled trace; with `recorded`: femnist, cifar10, quick or iot, empty for the one of the model",
     )
 
     @model_validator(mode="after")
@@ -320,6 +228,15 @@ class _Base(Section):
         )
         return self
 
+    @model_validator(mode="after")
+    def _power_needs_shannon(self) -> "_Base":
+        """How the rate falls with the power is known for Shannon's formula only."""
+        control: Any = getattr(self, "control")  # noqa: B009
+        if control.power == "adapted" and (self.radio.rate != "shannon" or self.radio.trace):
+            other = f"radio.rate = {self.radio.rate!r}" if self.radio.rate != "shannon" else "radio.trace"
+            raise ValueError(f'control.power = "adapted" needs Shannon\'s rates, not {other}: use power = "fixed"')
+        return self
+
     def replaced(self, **sections: dict[str, Any]) -> "Scenario":
         """A copy with other values in some sections: `replaced(codec={"name": "model"})`."""
         changed = {name: getattr(self, name).model_copy(update=values) for name, values in sections.items()}
@@ -371,21 +288,7 @@ class _Base(Section):
 
     def radio_link(self) -> Radio:
         """The cell's radio in linear units."""
-        return Radio(
-            num_channels=self.radio.num_channels,
-            bandwidth_hz=self.radio.bandwidth_hz,
-            transmit_power_w=self.radio.transmit_power_w,
-            noise_w_per_hz=float(dbm_to_w(self.radio.noise_dbm_per_hz)),
-            gain_db=self.radio.gain_db,
-            path_loss=self.cell.path_loss,
-            line_of_sight=self.cell.line_of_sight,
-            shadowing=self.cell.shadowing,
-            carrier_hz=self.cell.carrier_hz,
-            base_height_m=self.cell.base_height_m,
-            client_height_m=self.cell.client_height_m,
-            rician_k=self.radio.rician_k,
-            fading_mean_power=self.radio.fading_mean_power,
-        )
+        return linear_radio(self.cell, self.radio)
 
 
 if TYPE_CHECKING:

@@ -1,103 +1,167 @@
-"""The cell: positions of the clients, fixed for the whole run, and their rates in each round."""
+"""The cell: positions of the clients, and their rates in each round, true and as the server estimates them."""
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
 
 import numpy as np
 
 from qccf.core.contracts import BoolArray, FloatArray
 from qccf.core.streams import stream
 from qccf.core.units import db_to_linear
-from qccf.wireless.fading import rician_power_gains
-from qccf.wireless.link import rates_bps
-from qccf.wireless.path_loss.protocol import PathLoss
-from qccf.wireless.path_loss.registry import PATH_LOSSES
+from qccf.wireless.fading import GaussMarkov, rician_power_gains
+from qccf.wireless.neighbours import Neighbours
+from qccf.wireless.placement import Ring, walked_positions_m
+from qccf.wireless.radio import Radio
+from qccf.wireless.traces.trace import Trace
 
-LineOfSight = Literal["always", "never", "random"]
+LUCKY_SHADOW = 5.0
+"""The shadowing that a walking client may hope for, in standard deviations."""
 
 
-@dataclass(frozen=True, slots=True)
-class Radio:
-    """The settings that are the same for all clients of a cell. All are linear SI except `gain_db`.
+@dataclass(frozen=True)
+class Walk:
+    """Clients walk `step_m` between two rounds; their shadowing decorrelates over `decorrelation_m`.
 
-    `path_loss` is a name of `PATH_LOSSES` or a user's own `module:Class`.
+    The correlation of the shadowing of two rounds is exp(-step/decorrelation). 3GPP TR 38.901, 7.4.4.
     """
 
-    num_channels: int
-    bandwidth_hz: float
-    transmit_power_w: float
-    noise_w_per_hz: float
-    gain_db: float
-    path_loss: str
-    line_of_sight: LineOfSight
-    shadowing: bool
-    carrier_hz: float
-    base_height_m: float
-    client_height_m: float
-    rician_k: float
-    fading_mean_power: float
+    step_m: float
+    decorrelation_m: float
 
-    def path_loss_model(self) -> PathLoss:
-        model: PathLoss = PATH_LOSSES.build(
-            self.path_loss,
-            carrier_hz=self.carrier_hz,
-            base_height_m=self.base_height_m,
-            client_height_m=self.client_height_m,
-        )
-        return model
-
-    def rates_bps(self, power_gains: FloatArray) -> FloatArray:
-        return np.asarray(
-            rates_bps(
-                power_gains,
-                transmit_power_w=self.transmit_power_w,
-                bandwidth_hz=self.bandwidth_hz,
-                noise_w_per_hz=self.noise_w_per_hz,
-            )
-        )
+    @property
+    def shadow_correlation(self) -> float:
+        return float(np.exp(-self.step_m / self.decorrelation_m))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cell:
-    """Clients at their positions. `mean_gains` is h_Gain·h_Loss of the paper, fixed for the run."""
+    """Clients at their first positions. `mean_gains` is h_Gain·h_Loss of the paper there, fixed unless clients walk.
+
+    Everything in a round depends only on the seed and the round, so a resumed run sees the same channels. With a
+    `trace` its gains or rates replace those of the model.
+    """
 
     radio: Radio
     positions_m: FloatArray
     in_sight: BoolArray
     mean_gains: FloatArray
     seed: int
+    ring: Ring
+    sight_draws: FloatArray
+    shadow_draws: FloatArray
+    walk: Walk | None = None
+    neighbours: Neighbours | None = None
+    trace: Trace | None = None
 
     @property
     def distances_m(self) -> FloatArray:
         return np.hypot(self.positions_m[:, 0], self.positions_m[:, 1])
 
     def round_rates_bps(self, round_index: int) -> FloatArray:
-        """Rates [client, channel] of a round. They depend only on the seed and the round."""
+        """The true rates [client, channel] of a round."""
+        if self.trace is not None and self.trace.rates_bps is not None:
+            return self.trace.at(self.trace.rates_bps, round_index, self.radio.num_channels)
+        return self.radio.rates_bps(self._gains(round_index), self._interference_w(round_index))
+
+    def estimated_rates_bps(self, round_index: int) -> FloatArray:
+        """The rates with which the server decides a round.
+
+        The server knows the channel of `estimate_age` rounds ago (before that, of the first round), with an error of
+        each gain that is normal in decibels, and takes `backoff_db` off it. Where a trace states rates and no gains,
+        error and back-off apply to the rates.
+        """
+        radio = self.radio
+        if not (radio.estimate_age or radio.estimate_error_db or radio.backoff_db):
+            return self.round_rates_bps(round_index)
+        known = max(round_index - radio.estimate_age, 0)
+        rng = stream(self.seed, "channel-estimate", round_index)
+        errors_db = radio.estimate_error_db * rng.standard_normal((len(self.mean_gains), radio.num_channels))
+        factors = db_to_linear(errors_db - radio.backoff_db)
+        if self.trace is not None and self.trace.rates_bps is not None:
+            return self.round_rates_bps(known) * factors
+        return radio.rates_bps(self._gains(known) * factors, self._interference_w(known))
+
+    def best_rates_bps(self, fading: float) -> FloatArray:
+        """The highest rate that each client can hope for where fading reaches this power gain."""
+        radio = self.radio
+        if self.trace is not None:
+            best = self.trace.values.max(axis=(0, 2))
+            return best if self.trace.gains is None else radio.rates_bps(best * db_to_linear(radio.gain_db))
+        gains = self.mean_gains
+        if self.walk is not None:
+            nearest_m = np.full(len(gains), self.ring.distance_min_m)
+            gains = radio.mean_gains(nearest_m, self.sight_draws, np.full(len(gains), -LUCKY_SHADOW))[0]
+        return radio.rates_bps(gains * fading)
+
+    def _gains(self, round_index: int) -> FloatArray:
+        if self.trace is not None and self.trace.gains is not None:
+            gains = self.trace.at(self.trace.gains, round_index, self.radio.num_channels)
+            return gains * db_to_linear(self.radio.gain_db)
         fading = rician_power_gains(
-            (len(self.mean_gains), self.radio.num_channels),
+            self._scattered.at(round_index),
             rician_k=self.radio.rician_k,
             mean_power=self.radio.fading_mean_power,
-            rng=stream(self.seed, "channel", round_index),
         )
-        return self.radio.rates_bps(self.mean_gains[:, None] * fading)
+        return np.asarray(self._round_mean_gains(round_index)[:, None] * fading)
+
+    def _round_mean_gains(self, round_index: int) -> FloatArray:
+        if self.walk is None:
+            return self.mean_gains
+        here_m = walked_positions_m(self.positions_m, self.walk.step_m * round_index, self.ring, self.seed)
+        distances_m = np.maximum(np.hypot(here_m[:, 0], here_m[:, 1]), self.ring.distance_min_m)
+        return self.radio.mean_gains(distances_m, self.sight_draws, self._shadows.at(round_index))[0]
+
+    def _interference_w(self, round_index: int) -> FloatArray | float:
+        return 0.0 if self.neighbours is None else self.neighbours.interference_w(self.radio, self.seed, round_index)
+
+    @cached_property
+    def _scattered(self) -> GaussMarkov:
+        shape = (2, len(self.mean_gains), self.radio.num_channels)
+
+        def draw(round_index: int) -> FloatArray:
+            return stream(self.seed, "channel", round_index).standard_normal(shape)
+
+        return GaussMarkov(self.radio.fading_correlation, draw, kept=self.radio.estimate_age + 2)
+
+    @cached_property
+    def _shadows(self) -> GaussMarkov:
+        def draw(round_index: int) -> FloatArray:
+            if round_index == 0:
+                return self.shadow_draws
+            return stream(self.seed, "shadowing", round_index).standard_normal(len(self.mean_gains))
+
+        correlation = 0.0 if self.walk is None else self.walk.shadow_correlation
+        return GaussMarkov(correlation, draw, kept=self.radio.estimate_age + 2)
 
 
-def place_clients(radio: Radio, *, num_clients: int, radius_m: float, distance_min_m: float, seed: int) -> Cell:
+def place_clients(
+    radio: Radio,
+    *,
+    num_clients: int,
+    radius_m: float,
+    distance_min_m: float,
+    seed: int,
+    walk: Walk | None = None,
+    neighbours: Neighbours | None = None,
+    trace: Trace | None = None,
+) -> Cell:
     """Place clients uniformly in a ring around the base station, from `distance_min_m` to `radius_m`."""
+    ring = Ring(radius_m, distance_min_m)
     rng = stream(seed, "placement")
-    distances_m = np.sqrt(rng.uniform(distance_min_m**2, radius_m**2, num_clients))
-    angles = rng.uniform(0.0, 2.0 * np.pi, num_clients)
-    model = radio.path_loss_model()
-    drawn = rng.random(num_clients) < model.line_of_sight_probability(distances_m)
-    in_sight = {"always": np.ones(num_clients, dtype=bool), "never": np.zeros(num_clients, dtype=bool)}.get(
-        radio.line_of_sight, drawn
-    )
-    shadows_db = rng.standard_normal(num_clients) * model.shadowing_std_db(in_sight)
-    loss_db = model.loss_db(distances_m, in_sight) + (shadows_db if radio.shadowing else 0.0)
+    distances_m, angles = ring.draw(rng, num_clients)
+    sight_draws = rng.random(num_clients)
+    shadow_draws = rng.standard_normal(num_clients)
+    mean_gains, in_sight = radio.mean_gains(distances_m, sight_draws, shadow_draws)
     return Cell(
         radio=radio,
-        positions_m=np.column_stack([distances_m * np.cos(angles), distances_m * np.sin(angles)]),
+        positions_m=ring.positions_m(distances_m, angles),
         in_sight=in_sight,
-        mean_gains=db_to_linear(radio.gain_db - loss_db),
+        mean_gains=mean_gains,
         seed=seed,
+        ring=ring,
+        sight_draws=sight_draws,
+        shadow_draws=shadow_draws,
+        walk=walk,
+        neighbours=neighbours,
+        trace=trace,
     )

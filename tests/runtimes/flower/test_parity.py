@@ -60,6 +60,18 @@ def test_same_decisions_same_model(policy: str, codec: str, form: str, solver: s
     assert len(worked) == simulated.clients["arrived"].sum()
 
 
+def test_estimates_of_a_changing_cell_are_the_same(tmp_path) -> None:
+    settings = ["radio.estimate_age=1", "radio.estimate_error_db=2", "radio.fading_correlation=0.9"]
+    settings += ["cell.walk_step_m=20", "cell.neighbours=3", "radio.rate=shannon-gap", "federation.rounds=4"]
+    simulated = simulate(tiny_scenario(*settings), dataset=tiny_dataset(), out=tmp_path / "simulated")
+    federate(tmp_path / "flower", *settings)
+    checkpoints = [sorted((tmp_path / kind / "checkpoints").iterdir())[-1] for kind in ("simulated", "flower")]
+    ours, theirs = (np.load(path, allow_pickle=False) for path in checkpoints)
+    for name in sorted(set(ours.files) - {"header", "checksum", "rounds/test_accuracy", "rounds/test_loss"}):
+        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+    assert 0 < simulated.clients["arrived"].sum() < simulated.clients["participated"].sum()
+
+
 @pytest.mark.parametrize(
     ("policy", "codec"), [("qccf", "model"), ("qccf", "update+entropy"), ("no-quantization", "model")]
 )

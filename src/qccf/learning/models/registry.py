@@ -16,6 +16,7 @@ MODELS: Registry[Callable[..., "nn.Module"]] = Registry(
     {
         "femnist-cnn": "qccf.learning.models.femnist_cnn:FemnistCnn",
         "cifar10-cnn": "qccf.learning.models.cifar10_cnn:Cifar10Cnn",
+        "small-cnn": "qccf.learning.models.small_cnn:SmallCnn",
     },
     call="callable(**options)",
 )

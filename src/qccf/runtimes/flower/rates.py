@@ -47,7 +47,7 @@ class SimulatedRates:
         self._cell = cell
 
     def rates_bps(self, round_index: int) -> FloatArray:
-        return self._cell.round_rates_bps(round_index)
+        return self._cell.estimated_rates_bps(round_index)
 
     def record_upload(self, client: int, num_bits: float, seconds: float) -> None:
         pass

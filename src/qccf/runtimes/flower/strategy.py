@@ -30,7 +30,7 @@ from qccf.rounds.world import build_world
 from qccf.runtimes.flower.exchange import exchange, prompt_object_pulls
 from qccf.runtimes.flower.layout import Layout
 from qccf.runtimes.flower.messages import ARRAYS, CONFIG, INSTRUCTION, Act, Instruction, read_reply
-from qccf.runtimes.flower.rates import SOURCES, MeasuredRates, RateSource
+from qccf.runtimes.flower.rates import SOURCES, MeasuredRates, RateSource, SimulatedRates
 from qccf.runtimes.flower.roster import Roster
 from qccf.settings.loading import Scenario, run_digest
 from qccf.wireless.cell import Cell
@@ -161,7 +161,9 @@ class QccfStrategy(Strategy):
         self._wait_for_clients(grid)
         rates_bps = self._rates.rates_bps(n).copy()
         rates_bps[[client for client in range(self.roster.num_clients) if client not in self.roster.nodes]] = 0.0
-        self._opened = open_round(self._server, self._rules, Observation(rates_bps, self._server.statistics))
+        true_bps = self._cell.round_rates_bps(n) if isinstance(self._rates, SimulatedRates) else None
+        observation = Observation(rates_bps, self._server.statistics)
+        self._opened = open_round(self._server, self._rules, observation, true_bps)
         decision = self._opened.decision
         to_train = [int(client) for client in np.flatnonzero(self._opened.to_train) if int(client) in self.roster.nodes]
         powers_w = transmit_powers_w(decision, self._rules.constants)

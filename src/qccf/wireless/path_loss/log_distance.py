@@ -8,6 +8,8 @@ from qccf.core.contracts import BoolArray, FloatArray
 class LogDistance:
     """Depends only on the distance, so every client counts as in line of sight."""
 
+    distances_m = (10.0, 5000.0)
+
     def __init__(self, *, carrier_hz: float, base_height_m: float, client_height_m: float) -> None:
         """The model uses none of these; all models are built with the same arguments."""
 

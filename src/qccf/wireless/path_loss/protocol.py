@@ -8,7 +8,8 @@ from qccf.core.contracts import BoolArray, FloatArray
 class PathLoss(Protocol):
     """Large-scale loss between the base station and clients at horizontal distances `distances_m` [client].
 
-    Built as ``Class(carrier_hz=…, base_height_m=…, client_height_m=…)``.
+    Built as ``Class(carrier_hz=…, base_height_m=…, client_height_m=…)``. A class may state ``distances_m``, the least
+    and the largest distance for which it holds; the settings of a cell then keep to them.
     """
 
     def loss_db(self, distances_m: FloatArray, line_of_sight: BoolArray) -> FloatArray:

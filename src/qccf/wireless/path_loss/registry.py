@@ -8,6 +8,8 @@ PATH_LOSSES: Registry[type[PathLoss]] = Registry(
     {
         "umi": "qccf.wireless.path_loss.umi:UrbanMicro",
         "uma": "qccf.wireless.path_loss.uma:UrbanMacro",
+        "inh": "qccf.wireless.path_loss.inh:MixedOffice",
+        "inh-open": "qccf.wireless.path_loss.inh:OpenOffice",
         "log-distance": "qccf.wireless.path_loss.log_distance:LogDistance",
     },
     methods=("loss_db", "line_of_sight_probability", "shadowing_std_db"),

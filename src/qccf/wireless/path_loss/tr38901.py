@@ -15,6 +15,9 @@ from qccf.core.contracts import BoolArray, FloatArray
 LIGHT_SPEED_M_S = 3.0e8
 """The value that the standard prescribes for the break point."""
 
+STATED_DISTANCES_M = (10.0, 5000.0)
+"""The horizontal distances for which the standard states both models."""
+
 ENVIRONMENT_HEIGHT_M = 1.0
 CERTAIN_SIGHT_M = 18.0
 """Up to this distance a client always has line of sight."""

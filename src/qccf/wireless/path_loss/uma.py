@@ -1,15 +1,24 @@
 """Urban macro cell (UMa) of 3GPP TR 38.901."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from qccf.core.contracts import BoolArray, FloatArray
-from qccf.wireless.path_loss.tr38901 import CERTAIN_SIGHT_M, in_sight_loss_db, loss_terms, sight_probability
+from qccf.wireless.path_loss.tr38901 import (
+    CERTAIN_SIGHT_M,
+    STATED_DISTANCES_M,
+    in_sight_loss_db,
+    loss_terms,
+    sight_probability,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UrbanMacro:
+    distances_m: ClassVar[tuple[float, float]] = STATED_DISTANCES_M
+
     carrier_hz: float
     base_height_m: float
     client_height_m: float

@@ -1,15 +1,18 @@
 """Urban micro cell (UMi, street canyon) of 3GPP TR 38.901."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from qccf.core.contracts import BoolArray, FloatArray
-from qccf.wireless.path_loss.tr38901 import in_sight_loss_db, loss_terms, sight_probability
+from qccf.wireless.path_loss.tr38901 import STATED_DISTANCES_M, in_sight_loss_db, loss_terms, sight_probability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UrbanMicro:
+    distances_m: ClassVar[tuple[float, float]] = STATED_DISTANCES_M
+
     carrier_hz: float
     base_height_m: float
     client_height_m: float
