@@ -90,8 +90,8 @@ def require_feasible(scenario: Scenario, cell: Cell, dataset_sizes: FloatArray) 
         coding, lower = (" and coding", " or accounts.coding_cycles_per_parameter") if coded else ("", "")
         raise InfeasibleError(
             f"no client can ever finish: training on {dataset_sizes.min():g} samples{coding} takes {compute_s:.3g} s "
-            f"at device.frequency_max_hz = {d.frequency_max_hz:g}, beyond device.deadline_s = {d.deadline_s:g}: raise the "
-            f"deadline or the frequency, or lower device.cycles_per_sample{lower}."
+            f"at device.frequency_max_hz = {d.frequency_max_hz:g}, beyond device.deadline_s = {d.deadline_s:g}: raise "
+            f"the deadline or the frequency, or lower device.cycles_per_sample{lower}."
         )
     if cell.trace is not None:
         raise InfeasibleError(
