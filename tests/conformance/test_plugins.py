@@ -42,6 +42,16 @@ class OwnPathLoss(LogDistance):
         return super().loss_db(distances_m, line_of_sight) - 10.0
 
 
+class OwnServer:
+    """Half of the way to the average."""
+
+    def init(self, num_parameters):
+        return {"steps": np.zeros(1)}
+
+    def step(self, state, aggregate):
+        return aggregate.previous + 0.5 * aggregate.change, {"steps": state["steps"] + 1.0}
+
+
 class OwnDataset:
     name = "own"
     description = "random dots"
@@ -66,6 +76,7 @@ KINDS = {
     "model": "OwnModel",
     "path-loss": "OwnPathLoss",
     "dataset": "OwnDataset",
+    "server-optimizer": "OwnServer",
 }
 
 
@@ -106,6 +117,8 @@ def test_they_are_compared_and_reported(own: Path) -> None:
         cycles_per_sample = 2e4
         [learning]
         model = "own_entries:{KINDS["model"]}"
+        [server]
+        optimizer = "own_entries:{KINDS["server-optimizer"]}"
         """
     )
     policies, codecs = f"qccf,own_entries:{KINDS['policy']}", f"model,own_entries:{KINDS['codec']}"
@@ -119,7 +132,7 @@ def test_they_are_compared_and_reported(own: Path) -> None:
     assert all(s["participation"] > 0.0 for s in summaries)
     run(own, "qccf", "report", "out")
     page = (own / "out" / "report.html").read_text()
-    for kind in ("OwnPolicy", "OwnCodec", "OwnModel", "OwnPathLoss", "OwnDataset"):
+    for kind in ("OwnPolicy", "OwnCodec", "OwnModel", "OwnPathLoss", "OwnDataset", "OwnServer"):
         assert f"own_entries:{kind}" in page
 
 

@@ -8,6 +8,7 @@ PRESETS = {
     "femnist": "handwritten characters, 62 classes: the paper's first task",
     "cifar10": "colour photographs, 10 classes: the paper's second task",
     "quick": "a small federation on synthetic handwriting, for a first look",
+    "lean": "the first task with the least energy to an accuracy that we found",
     "paper-table": "Table I to the letter; no client can upload with it (erratum E1)",
 }
 
@@ -29,6 +30,14 @@ CODECS = {
     "update+entropy": "the difference, entropy-coded",
     "block+entropy": "the model, entropy-coded with a scale per layer",
     "update+block+entropy": "the difference, entropy-coded with a scale per layer",
+}
+
+SERVER_OPTIMIZERS = {
+    "average": "the weighted mean of what arrived is the next model",
+    "fedavgm": "momentum on the mean change of the model",
+    "fedadam": "a step size of its own for each parameter",
+    "fedyogi": "fedadam with a slower memory of large changes",
+    "fedexp": "longer steps where clients point in different directions",
 }
 
 DATASETS = {

@@ -44,6 +44,8 @@ class Constants:
     """A payload has bits_per_index·q + overhead_bits bits; None means those of the paper's quantizer."""
     num_buffers: int = 0
     """Values of buffers, which are sent as 32-bit floats beside the parameters and are part of overhead_bits."""
+    batch_size: int = 0
+    """Samples of a local step; 0 where `local_updates` states the steps. `local_updates` is then the mean client's."""
 
 
 @dataclass(frozen=True, slots=True)

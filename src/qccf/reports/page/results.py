@@ -7,12 +7,14 @@ from qccf.core.intervals import Estimate, estimate
 from qccf.paper.families import Family, Setting
 from qccf.reports.page.numbers import energies_shown, percent_shown, shown
 from qccf.rounds.run import Run
+from qccf.rounds.targets import default_targets, target_cells
 
 OVERVIEW_HEADS = ("codec", "accuracy", "energy", "bits", "participation", "missed")
 DETAIL_HEADS = (
     "codec", "final accuracy", "energy", "for computing", "bits, all rounds", "bits, last tenth", "participation",
     "missed", "empty rounds", "Jain's index", "error / budget",
 )  # fmt: skip
+TARGET_HEADS = ("codec", "accuracy", "rounds", "seconds, simulated", "energy")
 MOST_ROWS = 12
 """A table at the top with more rows shows one setting per family."""
 MOST_GROUPS = 4
@@ -70,6 +72,22 @@ def detail_tables(family: Family) -> list[ResultTable]:
         energies = energies_shown([_over(runs, total_energy_j) for runs in kinds])
         rows = [Row(runs[0].policy, _detail_cells(runs, energy)) for runs, energy in zip(kinds, energies, strict=True)]
         tables.append(ResultTable(family.setting_title(setting), rows))
+    return tables
+
+
+def target_tables(family: Family, wanted: Sequence[float]) -> list[ResultTable]:
+    """Rounds, simulated seconds and energy until each target is reached; without targets, the highest reached ones."""
+    tables = []
+    for setting in family.settings():
+        kinds = _kinds(family, setting)
+        targets = wanted or default_targets([run for runs in kinds for run in runs])
+        rows = [
+            Row(runs[0].policy, [runs[0].codec, f"{100 * target:g} %", *target_cells(runs, target)])
+            for target in targets
+            for runs in kinds
+        ]
+        if rows:
+            tables.append(ResultTable(family.setting_title(setting), rows))
     return tables
 
 
