@@ -178,7 +178,9 @@ def test_targets_are_listed_with_what_they_took_and_a_preset_is_compared_beside(
 def test_runs_stop_at_an_accuracy_and_are_finished(tmp_path: Path, capsys) -> None:
     arguments = command(tmp_path / "stopped", "--policy", "qccf", "--rounds", "30", "--until-accuracy", "0.5")
     assert main(arguments) == 0
-    assert "50 %, qccf" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "tiny, up to 30 rounds, 1 seed" in shown
+    assert "50 %, qccf" in shown
     assert main(arguments) == 0
     assert "1 already finished" in capsys.readouterr().out
 

@@ -372,7 +372,7 @@ def test_a_killed_writer_leaves_no_lock(tmp_path: Path) -> None:
     assert_same(run_to_the_end("qccf", tmp_path), run_to_the_end("qccf"))
 
 
-STOP = "evaluation.until_accuracy=0.6"
+STOP = "evaluation.until_accuracy=0.4"
 
 
 def test_a_run_that_reached_its_accuracy_is_finished_and_not_trained_again(tmp_path: Path) -> None:
@@ -380,18 +380,18 @@ def test_a_run_that_reached_its_accuracy_is_finished_and_not_trained_again(tmp_p
     whole = run_to_the_end("qccf")
     assert run.finished
     assert 3 <= run.num_rounds < whole.num_rounds
-    assert run.summary["stopped_at_accuracy"] == 0.6
+    assert run.summary["stopped_at_accuracy"] == 0.4
     assert whole.summary["stopped_at_accuracy"] is None
     last = run.accuracy[-3:]
-    assert last.mean() >= 0.6 > whole.accuracy[run.num_rounds - 4 : run.num_rounds - 1].mean()
+    assert last.mean() >= 0.4 > whole.accuracy[run.num_rounds - 4 : run.num_rounds - 1].mean()
     np.testing.assert_array_equal(run.accuracy, whole.accuracy[: run.num_rounds])
-    assert is_finished(tmp_path, 8, 0.6)
+    assert is_finished(tmp_path, 8, 0.4)
     assert not is_finished(tmp_path, 8)
-    assert not is_finished(tmp_path, 8, 0.7)
+    assert not is_finished(tmp_path, 8, 0.5)
     assert_same(run_to_the_end("qccf", tmp_path, STOP), run)  # from its checkpoint
 
 
-@pytest.mark.parametrize("until", [0.0, 0.7])
+@pytest.mark.parametrize("until", [0.0, 0.46])
 def test_a_run_that_stopped_at_an_accuracy_can_be_extended(tmp_path: Path, until: float) -> None:
     short = run_to_the_end("qccf", tmp_path, STOP)
     longer = tiny_scenario(f"evaluation.until_accuracy={until}")
@@ -401,7 +401,7 @@ def test_a_run_that_stopped_at_an_accuracy_can_be_extended(tmp_path: Path, until
     assert is_finished(tmp_path, 8, until)
 
 
-@pytest.mark.parametrize(("before", "after"), [("0.6", "0.5"), ("0.0", "0.6")])
+@pytest.mark.parametrize(("before", "after"), [("0.4", "0.3"), ("0.0", "0.4")])
 def test_a_lower_accuracy_would_shorten_a_run_and_is_refused(tmp_path: Path, before: str, after: str) -> None:
     run_to_the_end("qccf", tmp_path, f"evaluation.until_accuracy={before}")
     wanted = tiny_scenario(f"evaluation.until_accuracy={after}")

@@ -148,9 +148,8 @@ def _print_results(
         print_json([run_json(run, full=as_json == "full") | {"targets": targets_json(run, targets)} for run in runs])
         return
     seeds = len({run.seed for run in runs})
-    title = (
-        f"{dataset.name}, {counted(scenario.federation.rounds, 'round')}, {counted(seeds, 'seed')}{common_parts(runs)}"
-    )
+    rounds = f"{'up to ' if stop else ''}{counted(scenario.federation.rounds, 'round')}"
+    title = f"{dataset.name}, {rounds}, {counted(seeds, 'seed')}{common_parts(runs)}"
     console.print(results_table(title, run_labels(runs), summaries))
     if targets:
         console.print(targets_table(run_labels(runs), runs, targets))
