@@ -12,7 +12,7 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 .PHONY: run check test lint browser docs bench clean
 
 run: $(RUN)
-	$(BIN)/qccf compare quick
+	$(BIN)/qccf compare quick --also lean
 
 check: $(DEV) lint
 	$(PYTEST) -m "not slow and not deployment and not browser"

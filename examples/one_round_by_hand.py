@@ -56,7 +56,7 @@ def one_round(scenario: Scenario, dataset: Dataset, statistics: Statistics, stat
         model = build_model(scenario.learning.model, seed)
         model.load_state_dict(global_model.state_dict())
         rng = stream(seed, "batches", i, n)
-        steps_an_epoch = c.local_updates // c.local_epochs
+        steps_an_epoch = c.local_updates // c.local_epochs  # as in the presets: the same in every epoch
         for _ in range(c.local_epochs):
             for batch in np.array_split(rng.permutation(len(share)), steps_an_epoch):
                 images = torch.from_numpy(dataset.train_images[share[batch]]).float().unsqueeze(1) / 255.0

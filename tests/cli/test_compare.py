@@ -154,3 +154,38 @@ def test_user_errors_get_one_sentence_before_the_first_run(tmp_path: Path, capsy
     assert sentence in error
     assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_targets_are_listed_with_what_they_took_and_a_preset_is_compared_beside(tmp_path: Path, capsys) -> None:
+    out = tmp_path / "both"
+    arguments = command(out, "--policy", "qccf", "--also", "lean", "--rounds", "8", "--targets", "0.3,0.99")
+    assert main(arguments) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "To reach an accuracy" in shown
+    assert "30 %, qccf" in shown
+    assert "30 %, lean qccf" in shown
+    assert "99 %, qccf not reached – –" in shown
+    assert "the mean of 3 evaluations on 100 test samples" in shown
+    assert main([*arguments, "--json"]) == 0
+    runs = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [(one["policy"], one["label"]) for one in runs] == [("qccf", ""), ("qccf", "lean")]
+    for one in runs:
+        assert one["targets"]["0.99"] is None
+        assert set(one["targets"]["0.3"]) == {"rounds", "seconds", "energy_j"}
+    assert runs[1]["energy_j"] < runs[0]["energy_j"], "one epoch of half of the clients"
+
+
+def test_runs_stop_at_an_accuracy_and_are_finished(tmp_path: Path, capsys) -> None:
+    arguments = command(tmp_path / "stopped", "--policy", "qccf", "--rounds", "30", "--until-accuracy", "0.5")
+    assert main(arguments) == 0
+    shown = capsys.readouterr().out
+    assert "tiny, up to 30 rounds, 1 seed" in shown
+    assert "50 %, qccf" in shown
+    assert main(arguments) == 0
+    assert "1 already finished" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["75", "0.5,high", ""])
+def test_targets_that_are_no_accuracies_are_refused(tmp_path: Path, capsys, text: str) -> None:
+    assert main(command(tmp_path / "none", "--targets", text)) == 2
+    assert "is not a list of accuracies between 0 and 1" in capsys.readouterr().err

@@ -5,6 +5,7 @@ import pytest
 from qccf.cli import choices
 from qccf.cli.main import COMMANDS, main, parser
 from qccf.learning.datasets import DATASETS
+from qccf.learning.server.registry import SERVER_OPTIMIZERS
 from qccf.policies.registry import POLICIES
 from qccf.quantization.registry import CODECS
 from qccf.settings.loading import PRESETS
@@ -74,6 +75,7 @@ def test_what_can_be_chosen_is_what_the_registries_hold() -> None:
     assert list(choices.POLICIES) == list(POLICIES)
     assert list(choices.CODECS) == list(CODECS)
     assert list(choices.DATASETS) == list(DATASETS)
+    assert list(choices.SERVER_OPTIMIZERS) == list(SERVER_OPTIMIZERS)
     assert tuple(choices.PRESETS) == PRESETS
 
 

@@ -159,3 +159,18 @@ def _explode_later():
         return logits * float("nan") if calls[0] > 90 else logits
 
     return forward
+
+
+def test_a_run_stops_at_an_accuracy_and_is_extended_to_a_higher_one(tmp_path: Path, capsys) -> None:
+    out = tmp_path / "run"
+    start = ["run", "femnist", *tiny_arguments(), "--rounds", "30", "--until-accuracy", "0.4", "--out", str(out)]
+    assert main(start) == 0
+    rounds = json.loads((out / "summary.json").read_text())["rounds"]
+    assert rounds < 30
+    assert main(start) == 0
+    assert "This run was finished already" in capsys.readouterr().out
+    assert main(["run", "--resume", str(out), "--until-accuracy", "0.6"]) == 0
+    after = json.loads((out / "summary.json").read_text())
+    assert rounds < after["rounds"] <= 30
+    assert main(["run", "--resume", str(out), "--until-accuracy", "0.3"]) == 2
+    assert "--until-accuracy 0.3 would make this run shorter (it stops at 0.6)" in capsys.readouterr().err

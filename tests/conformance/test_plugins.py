@@ -48,6 +48,16 @@ class OwnRate(Shannon):
         return 0.9 * super().rates_bps(signal_to_noise, bandwidth_hz=bandwidth_hz)
 
 
+class OwnServer:
+    """Half of the way to the average."""
+
+    def init(self, num_parameters):
+        return {"steps": np.zeros(1)}
+
+    def step(self, state, aggregate):
+        return aggregate.previous + 0.5 * aggregate.change, {"steps": state["steps"] + 1.0}
+
+
 class OwnDataset:
     name = "own"
     description = "random dots"
@@ -73,6 +83,7 @@ KINDS = {
     "path-loss": "OwnPathLoss",
     "rate-model": "OwnRate",
     "dataset": "OwnDataset",
+    "server-optimizer": "OwnServer",
 }
 
 
@@ -115,6 +126,8 @@ def test_they_are_compared_and_reported(own: Path) -> None:
         cycles_per_sample = 2e4
         [learning]
         model = "own_entries:{KINDS["model"]}"
+        [server]
+        optimizer = "own_entries:{KINDS["server-optimizer"]}"
         """
     )
     policies, codecs = f"qccf,own_entries:{KINDS['policy']}", f"model,own_entries:{KINDS['codec']}"
@@ -128,7 +141,7 @@ def test_they_are_compared_and_reported(own: Path) -> None:
     assert all(s["participation"] > 0.0 for s in summaries)
     run(own, "qccf", "report", "out")
     page = (own / "out" / "report.html").read_text()
-    for kind in ("OwnPolicy", "OwnCodec", "OwnModel", "OwnPathLoss", "OwnRate", "OwnDataset"):
+    for kind in ("OwnPolicy", "OwnCodec", "OwnModel", "OwnPathLoss", "OwnRate", "OwnDataset", "OwnServer"):
         assert f"own_entries:{kind}" in page
 
 

@@ -55,6 +55,14 @@ def test_tolerated_error_is_three_squared_updates_of_the_median_client() -> None
     assert FORM.tolerated_error(absurd) == pytest.approx(2.16)
 
 
+def test_the_steps_of_a_batch_size_are_those_of_the_median_client() -> None:
+    """Batches of 50 in two epochs: 100, 130 and 400 samples are 4, 6 and 16 steps, and the median is τ = 6 as above."""
+    statistics = replace(equal_statistics(1.0, 5.0, 9.0), gradient_norms_sq=np.array([1.0, 10.0, 2.0]))
+    statistics = replace(statistics, dataset_sizes=np.array([100.0, 400.0, 130.0]))
+    batched = replace(FORM, constants=replace(CONSTANTS, local_updates=99, local_epochs=2, batch_size=50))
+    assert batched.tolerated_error(statistics) == pytest.approx(2.16)
+
+
 def test_error_and_budget_by_hand() -> None:
     """Weights 1/4 and 3/4: 16/16 + 9/16·32 = 19, and 4·(0.1 + 2.7) = 11.2; the second alone: 32, and 4·4.8."""
     both, second = np.array([True, True]), np.array([False, True])

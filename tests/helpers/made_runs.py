@@ -48,6 +48,7 @@ def made_record(policy: str, seed: int, *, beta: float = 150.0, weight: float = 
             "mean_bits": bits.mean(axis=1),
             "missed": missed.sum(axis=1),
             "participants": np.full(ROUNDS, CLIENTS),
+            "latency_s": np.full(ROUNDS, 0.02),
         }
     )
     clients = pd.DataFrame(

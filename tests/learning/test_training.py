@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from qccf.core.steps import steps_per_epoch
 from qccf.learning.models.registry import build_model
 from qccf.learning.training import FlatModel, batches, local_update, probe, score
 from tests.helpers.tiny import tiny_dataset
@@ -91,6 +92,7 @@ def test_score_equals_plain_pytorch() -> None:
 BF16_STEP = """
 import numpy as np
 import torch
+from qccf.core.steps import steps_per_epoch
 from qccf.learning.models.registry import build_model
 from qccf.learning.training import FlatModel, local_update
 
@@ -127,3 +129,54 @@ def test_flat_vector_and_model_share_memory() -> None:
     flat.load(np.arange(11, dtype=np.float32))
     assert flat.model[0].weight.flatten().tolist() == [0, 1, 2, 3, 4, 5]
     assert flat.model[1].bias.tolist() == [10.0]
+
+
+@pytest.mark.parametrize("make_optimizer", [None, "sgd"])
+def test_batches_of_a_given_size_equal_a_plain_loop_over_them(make_optimizer) -> None:
+    """90 samples in batches of 25: three whole ones and one of 15 in each epoch; the energy counts samples alone."""
+    images, labels = tensors()
+    flat = FlatModel(build_model("tests.helpers.tiny:Tiny", 0), device="cpu", precision="fp32")
+    maker = make_optimizer and (lambda parameters: torch.optim.SGD(parameters, lr=0.1))
+    result = local_update(
+        flat, flat.read(), images, labels, local_updates=0, local_epochs=2, batch_size=25, learning_rate=0.1,
+        rng=np.random.default_rng(4), make_optimizer=maker,
+    )  # fmt: skip
+    plain = build_model("tests.helpers.tiny:Tiny", 0)
+    rng = np.random.default_rng(4)
+    sizes, means = [], []
+    for _ in range(2):
+        order, gradients = rng.permutation(90), []
+        for start in range(0, 90, 25):
+            batch = order[start : start + 25]
+            sizes.append(len(batch))
+            plain.zero_grad()
+            functional.cross_entropy(plain(images[batch].float().unsqueeze(1) / 255), labels[batch]).backward()
+            gradients.append(torch.cat([p.grad.reshape(-1) for p in plain.parameters()]).clone())
+            with torch.no_grad():
+                for parameter in plain.parameters():
+                    parameter -= 0.1 * parameter.grad
+        means.append(float(torch.stack(gradients).mean(0).square().sum()))
+    assert sizes == [25, 25, 25, 15] * 2
+    expected = torch.cat([p.detach().reshape(-1) for p in plain.parameters()])
+    np.testing.assert_allclose(result.weights, expected, atol=1e-6)
+    assert result.statistics.gradient_norm_sq == pytest.approx(max(means), rel=1e-3)
+
+
+def test_any_number_of_steps_is_spread_over_the_epochs() -> None:
+    assert steps_per_epoch(90, local_updates=6, local_epochs=2) == [3, 3]
+    assert steps_per_epoch(90, local_updates=7, local_epochs=3) == [3, 2, 2]
+    assert steps_per_epoch(90, local_updates=0, local_epochs=2, batch_size=25) == [4, 4]
+    assert steps_per_epoch(90, local_updates=0, local_epochs=1, batch_size=100) == [1]
+    assert steps_per_epoch(90, local_updates=0, local_epochs=1, batch_size=30) == [3]
+    images, labels = tensors()
+    seen: list[int] = []
+
+    class Counting(FlatModel):
+        def gradient_at(self, samples, answers, rng=None):
+            seen.append(len(answers))
+            return super().gradient_at(samples, answers, rng)
+
+    flat = Counting(build_model("tests.helpers.tiny:Tiny", 0), device="cpu", precision="fp32")
+    common = {"local_updates": 7, "local_epochs": 2, "learning_rate": 0.1, "rng": np.random.default_rng(0)}
+    local_update(flat, flat.read(), images, labels, **common)
+    assert seen == [23, 23, 22, 22, 30, 30, 30]

@@ -37,36 +37,6 @@ def both_uploads(name: str, raw: bool = False):
     return codec, uploads
 
 
-@pytest.mark.parametrize("name", ["model", "model+entropy", "block"])
-def test_models_are_averaged_by_data(name: str) -> None:
-    codec, uploads = both_uploads(name)
-    sizes = np.array([100.0, 50.0, 300.0])
-    both = uplink.aggregate(uploads, sizes, decision(), codec, PREVIOUS)
-    one = uplink.aggregate({2: uploads[2]}, sizes, decision(), codec, PREVIOUS)
-    np.testing.assert_allclose(both, [0.25, 1.5], atol=1e-4)
-    np.testing.assert_allclose(one, [0.0, 2.0], atol=1e-4)
-
-
-@pytest.mark.parametrize("name", ["update", "update+entropy", "update+block"])
-def test_updates_are_averaged_and_added(name: str) -> None:
-    codec, uploads = both_uploads(name)
-    sizes = np.array([100.0, 50.0, 300.0])
-    np.testing.assert_allclose(uplink.aggregate(uploads, sizes, decision(), codec, PREVIOUS), [10.0, -6.0], atol=1e-4)
-
-
-def test_raw_models_replace_the_global_one_whatever_the_codec() -> None:
-    codec, uploads = both_uploads("update", raw=True)
-    assert uploads[0].size_bits == 64
-    assert uploads[0].forecast is None
-    sizes = np.array([100.0, 50.0, 100.0])
-    assert uplink.aggregate(uploads, sizes, decision(raw=True), codec, PREVIOUS).tolist() == [11.0, -7.0]
-
-
-def test_an_empty_round_keeps_the_model() -> None:
-    codec, _ = both_uploads("update")
-    assert uplink.aggregate({}, np.ones(3), decision(), codec, PREVIOUS) is PREVIOUS
-
-
 def test_sizes_are_those_of_the_payloads() -> None:
     _, uploads = both_uploads("model")
     sizes = uplink.sizes_bits(uploads, 3)

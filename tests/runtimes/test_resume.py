@@ -81,7 +81,15 @@ def test_the_number_of_workers_changes_nothing(workers: int) -> None:
     assert_same(run_to_the_end("qccf", None, f"execution.workers={workers}"), run_to_the_end("qccf"))
 
 
-def stopped_after(rounds: int, out: Path) -> None:
+@pytest.mark.parametrize("optimizer", ["fedavgm", "fedadam", "fedyogi"])
+def test_a_server_optimizer_resumes_with_its_state(optimizer: str, tmp_path: Path) -> None:
+    settings = (f"server.optimizer={optimizer}", "learning.batch_size=7")
+    stopped_after(4, tmp_path, *settings)
+    resumed = run_to_the_end("qccf", tmp_path, *settings)
+    assert_same(resumed, run_to_the_end("qccf", None, *settings))
+
+
+def stopped_after(rounds: int, out: Path, *overrides: str) -> None:
     class StopError(Exception):
         pass
 
@@ -90,7 +98,7 @@ def stopped_after(rounds: int, out: Path) -> None:
             raise StopError
 
     with pytest.raises(StopError):
-        simulate(tiny_scenario(), "qccf", out=out, dataset=tiny_dataset(), callbacks=[stop])
+        simulate(tiny_scenario(*overrides), "qccf", out=out, dataset=tiny_dataset(), callbacks=[stop])
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "flip", "text"])
@@ -384,3 +392,40 @@ def test_a_killed_writer_leaves_no_lock(tmp_path: Path) -> None:
     process.wait()
     process.stdout.close()
     assert_same(run_to_the_end("qccf", tmp_path), run_to_the_end("qccf"))
+
+
+STOP = "evaluation.until_accuracy=0.4"
+
+
+def test_a_run_that_reached_its_accuracy_is_finished_and_not_trained_again(tmp_path: Path) -> None:
+    run = run_to_the_end("qccf", tmp_path, STOP)
+    whole = run_to_the_end("qccf")
+    assert run.finished
+    assert 3 <= run.num_rounds < whole.num_rounds
+    assert run.summary["stopped_at_accuracy"] == 0.4
+    assert whole.summary["stopped_at_accuracy"] is None
+    last = run.accuracy[-3:]
+    assert last.mean() >= 0.4 > whole.accuracy[run.num_rounds - 4 : run.num_rounds - 1].mean()
+    np.testing.assert_array_equal(run.accuracy, whole.accuracy[: run.num_rounds])
+    assert is_finished(tmp_path, 8, 0.4)
+    assert not is_finished(tmp_path, 8)
+    assert not is_finished(tmp_path, 8, 0.5)
+    assert_same(run_to_the_end("qccf", tmp_path, STOP), run)  # from its checkpoint
+
+
+@pytest.mark.parametrize("until", [0.0, 0.46])
+def test_a_run_that_stopped_at_an_accuracy_can_be_extended(tmp_path: Path, until: float) -> None:
+    short = run_to_the_end("qccf", tmp_path, STOP)
+    longer = tiny_scenario(f"evaluation.until_accuracy={until}")
+    run = simulate(longer, "qccf", out=tmp_path, extend=True, dataset=tiny_dataset())
+    assert run.num_rounds > short.num_rounds
+    assert_same(run, simulate(longer, "qccf", dataset=tiny_dataset()))
+    assert is_finished(tmp_path, 8, until)
+
+
+@pytest.mark.parametrize(("before", "after"), [("0.4", "0.3"), ("0.0", "0.4")])
+def test_a_lower_accuracy_would_shorten_a_run_and_is_refused(tmp_path: Path, before: str, after: str) -> None:
+    run_to_the_end("qccf", tmp_path, f"evaluation.until_accuracy={before}")
+    wanted = tiny_scenario(f"evaluation.until_accuracy={after}")
+    with pytest.raises(RunFolderError, match=f"--until-accuracy {after} would make this run shorter"):
+        simulate(wanted, "qccf", out=tmp_path, extend=True, dataset=tiny_dataset())

@@ -1,6 +1,7 @@
 """Settings: what is accepted, and the sentence for what is not."""
 
 import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from qccf.core.contracts import Constants
 from qccf.core.errors import ConfigError, InfeasibleError
 from qccf.quantization.registry import CODECS
 from qccf.rounds.world import build_world
-from qccf.settings.loading import PRESETS, load_scenario
+from qccf.settings.loading import PRESETS, load_scenario, scenario_from_dict, scenario_to_toml, with_layer
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -57,7 +58,8 @@ def test_femnist_is_the_papers_setting_but_for_the_bandwidth() -> None:
         ("federation.num_clients=2.5", ["federation.num_clients = 2.5", "whole number"]),
         ("federation.rounds=true", ["federation.rounds = True", "whole number"]),
         ("device.frequency_min_hz=2e9", ["frequency_min_hz = 2e+09 is above frequency_max_hz = 1e+09"]),
-        ("learning.local_updates=5", ["local_updates = 5", "local_epochs = 2"]),
+        ("learning.local_updates=1", ["local_updates = 1 is below local_epochs = 2"]),
+        ("learning.local_updates=0", ["local_updates = 0 and batch_size = 0", "exactly one"]),
         ("control.solver=magic", ["control.solver = 'magic'", "'assignment', 'genetic' or 'exhaustive'"]),
         ("control.paper.data_budget=-1.0", ["control.paper.data_budget = -1.0", '"auto"', "from 0"]),
         ("control.paper.data_budget=abc", ["control.paper.data_budget = 'abc'", '"auto"', "from 0"]),
@@ -238,3 +240,30 @@ def test_the_median_client_of_the_default_cell() -> None:
     assert float(radio.rates_bps(db_to_linear(-loss_db))[0]) == pytest.approx(87e6, rel=0.01)
     near_db = 32.4 + 21.0 * np.log10(np.hypot(median_m, 8.5)) + 20.0 * np.log10(2.4)
     assert float(radio.rates_bps(db_to_linear(-near_db))[0]) == pytest.approx(111e6, rel=0.01)
+
+
+def test_a_batch_size_takes_the_place_of_the_number_of_steps_and_back() -> None:
+    scenario = load_scenario("femnist", ["learning.batch_size=20"])
+    assert (scenario.learning.batch_size, scenario.learning.local_updates) == (20, 0)
+    assert scenario.learning.steps(1200) == scenario.constants().local_updates == 2 * 60
+    assert scenario.learning.steps(1201) == 2 * 61  # the last batch has one sample
+    again = load_scenario(scenario, ["learning.local_updates=6"])
+    assert (again.learning.batch_size, again.learning.local_updates) == (0, 6)
+    assert again == load_scenario("femnist")
+    assert scenario_from_dict(tomllib.loads(scenario_to_toml(scenario))) == scenario
+    with pytest.raises(ConfigError, match="local_updates = 6 and batch_size = 20: exactly one of them"):
+        load_scenario("femnist", ["learning.batch_size=20", "learning.local_updates=6"])
+    with pytest.raises(ConfigError, match="local_updates = 0 and batch_size = 0: exactly one of them"):
+        load_scenario("femnist", ["learning.local_updates=0"])
+
+
+def test_a_layer_changes_how_a_federation_learns_and_not_what_it_is(tmp_path: Path) -> None:
+    quick, lean = load_scenario("quick"), load_scenario("lean")
+    both = with_layer(quick, "lean")
+    for section in ("federation", "data", "cell", "radio", "device", "statistics"):
+        assert getattr(both, section) == getattr(quick, section)
+    assert (both.server, both.control, both.policy) == (lean.server, lean.control, lean.policy)
+    assert (both.learning.batch_size, both.learning.local_epochs, both.learning.local_updates) == (20, 1, 0)
+    (tmp_path / "own.toml").write_text('preset = "femnist"\n[radio]\nnum_channels = 5\n')
+    with pytest.raises(ConfigError, match=r"states \[radio\], so it would be another federation"):
+        with_layer(quick, str(tmp_path / "own.toml"))

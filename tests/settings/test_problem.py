@@ -138,7 +138,7 @@ BREAKAGES = [
     (["constants", "data_budget"], -1, "constants.data_budget = -1 is out of range: it must be from 0 to 1e+12"),
     (["constants", "local_updates"], 2.5, "constants.local_updates = 2.5 is not a whole number"),
     (["constants", "frequency_min_hz"], 2e9, "frequency_min_hz = 2e+09 is above frequency_max_hz = 1e+09"),
-    (["constants", "local_updates"], 7, "constants.local_updates = 7 is not a multiple of local_epochs = 2"),
+    (["constants", "local_updates"], 1, "constants.local_updates = 1 is below local_epochs = 2"),
     (["participation_queue"], 1e308, "participation_queue = 1e+308 is out of range"),
     (["constants", "frequency_max_hz"], 1e300, "constants.frequency_max_hz = 1e+300 is out of range"),
     (["constants", "smoothness"], 1.2, "constants.smoothness = 1.2 makes 2η²τ²L²"),

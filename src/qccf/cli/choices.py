@@ -9,6 +9,7 @@ PRESETS = {
     "cifar10": "colour photographs, 10 classes: the paper's second task",
     "quick": "a small federation on synthetic handwriting, for a first look",
     "iot": "microcontrollers on 180 kHz each, ten seconds a round; a draft",
+    "lean": "the first task with the least energy to an accuracy that we found",
     "paper-table": "Table I to the letter; needs a codec such as update+entropy (erratum E1)",
 }
 
@@ -31,6 +32,14 @@ CODECS = {
     "block+entropy": "the model, entropy-coded with a scale per layer",
     "update+block+entropy": "the difference, entropy-coded with a scale per layer",
     "sparse": "the difference, of which few values are sent: the fewest bits",
+}
+
+SERVER_OPTIMIZERS = {
+    "average": "the weighted mean of what arrived is the next model",
+    "fedavgm": "momentum on the mean change of the model",
+    "fedadam": "a step size of its own for each parameter",
+    "fedyogi": "fedadam with a slower memory of large changes",
+    "fedexp": "longer steps where clients point in different directions",
 }
 
 DATASETS = {

@@ -16,7 +16,9 @@ from qccf.cli.options import (
     add_policies,
     add_scenario,
     add_seeds,
+    add_targets,
     add_training,
+    add_until_accuracy,
     check_seeds,
     execution_of,
     settings_of,
@@ -40,17 +42,27 @@ def add_parser(commands: Subparsers) -> None:
     compare.usage = "qccf compare [PRESET|FILE.toml] [options]"
     compare.examples = {
         "qccf compare quick --policy qccf,same-size --seeds 3 --out runs/mine": "two policies in the same three cells",
+        "qccf compare quick --also lean": "the paper's five policies, and qccf with the settings of lean",
         "qccf compare quick --policy qccf --codec model,update+entropy": "one policy with two codecs",
     }
     add_scenario(compare, "quick")
     add_policies(compare, "the paper's five")
     add_codecs(compare, "the scenario's, update+entropy")
+    compare.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        metavar="PRESET|FILE.toml",
+        help="also train the same federation with qccf and these settings of learning and control; may be repeated",
+    )
     add_seeds(compare, 1)
     compare.add_argument("--out", type=Path, metavar="DIR", help="the comparison's folder (default runs/compare-…)")
     compare.add_argument(
         "--force", action="store_true", help="replace what qccf has written into --out, and start fresh"
     )
     add_engine(compare)
+    add_until_accuracy(compare)
+    add_targets(compare)
     add_training(compare)
     add_json(compare, "every round of every run")
     compare.set_defaults(run=compare_command, trains=True)
@@ -71,7 +83,7 @@ def compare_command(options: argparse.Namespace) -> int:
     from qccf.rounds.setup import check_scenario
     from qccf.runtimes.simulator import resolved_scenario
     from qccf.runtimes.tensorboard import tensorboard_class
-    from qccf.settings.loading import digest, load_scenario, run_digest
+    from qccf.settings.loading import digest, load_scenario, run_digest, with_layer
 
     scenario = with_cores(load_scenario(options.scenario, [*settings_of(options), *execution_of(options)]), options)
     data_dir = data_folder(options.data_dir)
@@ -82,6 +94,10 @@ def compare_command(options: argparse.Namespace) -> int:
     scenarios = [
         scenario.replaced(policy={"name": policy}, codec={"name": codec}, federation={"seed": seed})
         for seed, (policy, codec) in itertools.product(seeds, with_codecs(policies, codecs))
+    ]
+    scenarios += [
+        with_layer(scenario.replaced(policy={"name": "qccf"}, federation={"seed": seed}), layer)
+        for seed, layer in itertools.product(seeds, options.also)
     ]
     for one in scenarios:
         check_scenario(one)
@@ -98,14 +114,16 @@ def compare_command(options: argparse.Namespace) -> int:
         progress = run_with_view(console, jobs, build_engine(options))
         finished = [job for job, state in zip(jobs, progress.states, strict=True) if state == "done"]
         if finished and not progress.interrupted:
-            _print_results(console, out, finished, options.json)
+            _print_results(console, out, finished, options.json, options.targets)
     return print_outcome(console, progress)
 
 
-def _print_results(console: "Console", out: Path, jobs: "Sequence[TrainingJob]", as_json: str | None) -> None:
+def _print_results(
+    console: "Console", out: Path, jobs: "Sequence[TrainingJob]", as_json: str | None, wanted: list[float] | None
+) -> None:
     """Read the runs back, write their figures and summaries, print the table."""
     from qccf.cli.json_output import print_json, run_json
-    from qccf.cli.tables import common_parts, print_health, results_table, service_table
+    from qccf.cli.tables import common_parts, print_health, results_table, service_table, targets_table
     from qccf.core.files import write_text_whole
     from qccf.core.numbers import quantity
     from qccf.core.words import counted
@@ -114,6 +132,7 @@ def _print_results(console: "Console", out: Path, jobs: "Sequence[TrainingJob]",
     from qccf.reports.figures.run import run_charts
     from qccf.rounds.run import codecs_of, health_sentences, run_labels
     from qccf.rounds.run_folder import read_run
+    from qccf.rounds.targets import default_targets, least_energy_sentence, targets_json
 
     scenario = jobs[0].scenario
     dataset = cached_dataset(scenario.data.dataset, jobs[0].data_dir)
@@ -123,14 +142,17 @@ def _print_results(console: "Console", out: Path, jobs: "Sequence[TrainingJob]",
     for chart in run_charts(runs, dataset):
         chart = replace(chart, caption=f"{codecs_of(runs)}. {chart.caption}")
         save_chart(chart, out / "figures" / f"{chart.key}.png")
+    stop = scenario.evaluation.until_accuracy
+    targets = wanted or ([stop] if stop else default_targets(runs))
     if as_json:
-        print_json([run_json(run, full=as_json == "full") for run in runs])
+        print_json([run_json(run, full=as_json == "full") | {"targets": targets_json(run, targets)} for run in runs])
         return
     seeds = len({run.seed for run in runs})
-    title = (
-        f"{dataset.name}, {counted(scenario.federation.rounds, 'round')}, {counted(seeds, 'seed')}{common_parts(runs)}"
-    )
+    rounds = f"{'up to ' if stop else ''}{counted(scenario.federation.rounds, 'round')}"
+    title = f"{dataset.name}, {rounds}, {counted(seeds, 'seed')}{common_parts(runs)}"
     console.print(results_table(title, run_labels(runs), summaries))
+    if targets:
+        console.print(targets_table(run_labels(runs), runs, targets))
     console.print(service_table(run_labels(runs), summaries))
     print_health(console, health_sentences(runs))
     floors_j = sorted(summary["floor_j"] for summary in summaries)
@@ -140,3 +162,5 @@ def _print_results(console: "Console", out: Path, jobs: "Sequence[TrainingJob]",
     if dataset.synthetic:
         console.print(f"Data: {dataset.source}.", style="yellow")
     console.print(f"Written: {out}", soft_wrap=True)
+    if sentence := least_energy_sentence(runs, targets):
+        console.print(sentence, style="bold", soft_wrap=True, highlight=False)

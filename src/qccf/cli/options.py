@@ -121,6 +121,37 @@ def add_training(command: Parser) -> None:
     )
     command.add_argument("--tensorboard", action="store_true", help="log every round for TensorBoard")
     command.lists["Datasets (--set data.dataset=NAME)"] = choices.DATASETS
+    command.lists["Server optimizers (--set server.optimizer=NAME)"] = choices.SERVER_OPTIMIZERS
+
+
+def add_until_accuracy(command: Parser) -> None:
+    command.add_argument(
+        "--until-accuracy",
+        type=float,
+        metavar="A",
+        help="stop when the mean of the last evaluations reaches A, such as 0.75; overrides evaluation.until_accuracy",
+    )
+
+
+def add_targets(command: Parser) -> None:
+    command.add_argument(
+        "--targets",
+        type=accuracies,
+        metavar="A,B",
+        help="accuracies for the table of rounds, seconds and joules to reach them, such as 0.7,0.75 "
+        "(default: the highest multiples of 0.05 that a run reached)",
+    )
+
+
+def accuracies(text: str) -> list[float]:
+    """A list of accuracies between 0 and 1, in ascending order."""
+    try:
+        found = sorted({float(part) for part in text.split(",")})
+    except ValueError:
+        found = []
+    if not found or not all(0.0 < one < 1.0 for one in found):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of accuracies between 0 and 1, such as 0.7,0.75")
+    return found
 
 
 def add_json(command: Parser, full: str) -> None:
@@ -140,6 +171,7 @@ def add_data_dir(command: Parser) -> None:
 def settings_of(options: argparse.Namespace) -> list[str]:
     """The options that define a run, as `section.key=value`."""
     keys = {"rounds": "federation.rounds", "seed": "federation.seed", "codec": "codec.name"}
+    keys |= {"until_accuracy": "evaluation.until_accuracy"}
     return [*options.overrides, *_given(options, keys)]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qccf.cli.options import Subparsers, add_json
+from qccf.cli.options import Subparsers, add_json, add_targets
 from qccf.core.errors import QccfError
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def add_parser(commands: Subparsers) -> None:
         help="folders of runs, folders above them, or files of recorded runs (.json)",
     )
     report.add_argument("--out", type=Path, metavar="FILE.html", help="the page (default DIR/report.html)")
+    add_targets(report)
     add_json(report, "the numbers behind each verdict as well")
     report.set_defaults(run=report_command)
 
@@ -100,7 +101,8 @@ def report_command(options: argparse.Namespace) -> int:
     out: Path = options.out or (folders[0].parent if found.records else folders[0]) / "report.html"
     require_writable(out.parent)
     announce(messages(), f"Drawing the figures of {counted(len(found.runs), 'run')}")
-    report = write_report(out, found, _merge_manifests(manifests), notes=[folder / NOTES for folder in folders])
+    notes = [folder / NOTES for folder in folders]
+    report = write_report(out, found, _merge_manifests(manifests), notes=notes, targets=options.targets or ())
     end_announcement()
     if options.json:
         print_json(_report_json(report, out, full=options.json == "full"))
@@ -162,7 +164,9 @@ def _merge_manifests(manifests: "Sequence[Manifest]") -> "Manifest":
     )
 
 
-def write_report(out: Path, found: Found, manifest: "Manifest", *, notes: Sequence[Path]) -> "ReportPage":
+def write_report(
+    out: Path, found: Found, manifest: "Manifest", *, notes: Sequence[Path], targets: Sequence[float] = ()
+) -> "ReportPage":
     """Write the page, and its figures into the folder `figures` beside it; `notes` that do not exist are skipped."""
     from qccf.paper.families import read_study
     from qccf.reports.page.build import build_report
@@ -172,7 +176,8 @@ def write_report(out: Path, found: Found, manifest: "Manifest", *, notes: Sequen
     notes_text = "\n\n".join(path.read_text(encoding="utf-8") for path in notes if path.is_file())
     records, varied = ([read_run(path) for path in paths] for paths in (found.runs, found.varied))
     records += [run for path in found.records for run in RunRecords(path).runs()]
-    report = build_report(records, [read_study(path) for path in found.studies], manifest, notes_text, varied)
+    studies = [read_study(path) for path in found.studies]
+    report = build_report(records, studies, manifest, notes_text, varied, targets)
     report.write(out)
     return report
 

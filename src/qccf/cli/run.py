@@ -13,6 +13,7 @@ from qccf.cli.options import (
     add_scenario,
     add_seed,
     add_training,
+    add_until_accuracy,
     execution_of,
     settings_of,
     warn,
@@ -45,8 +46,12 @@ def add_parser(commands: Subparsers) -> None:
     )
     run.add_argument("--force", action="store_true", help="replace what qccf has written into --out, and start fresh")
     run.add_argument(
-        "--resume", type=Path, metavar="DIR", help="resume the run in this folder, or extend it to --rounds"
+        "--resume",
+        type=Path,
+        metavar="DIR",
+        help="resume the run in this folder, or extend it with --rounds or --until-accuracy",
     )
+    add_until_accuracy(run)
     add_training(run)
     add_json(run, "every round and the settings")
     run.set_defaults(run=run_command, trains=True, scenario=None)
@@ -82,7 +87,7 @@ def run_command(options: argparse.Namespace) -> int:
     out: Path = options.resume or options.out or default_folder(name, run_digest(scenario))
     if options.resume is None:
         require_free_for_run(out, scenario, force=options.force)
-    if is_finished(out, scenario.federation.rounds):
+    if is_finished(out, scenario.federation.rounds, scenario.evaluation.until_accuracy):
         end_announcement()
         _print_results(console, read_run(out), out, options.json)
         console.print("This run was finished already: nothing was trained, and the results are those of its files.")
@@ -130,9 +135,10 @@ def resumed_scenario(options: argparse.Namespace) -> "Scenario":
             f"the run in {options.resume} has execution.device = {held.execution.device!r} and execution.precision = "
             f"{held.execution.precision!r}, and others would change its numbers: leave out --device and --precision."
         )
-    if options.rounds is None:
+    changed = [*execution_of(options), *settings_of(options)]
+    if changed == execution_of(options):
         return scenario
-    longer = read_scenario(options.resume, [*execution_of(options), f"federation.rounds={options.rounds}"])
+    longer = read_scenario(options.resume, changed)
     require_extensible(held, longer)
     return longer
 

@@ -200,6 +200,26 @@ def service_table(labels: Sequence[str], summaries: Sequence[dict[str, Any]]) ->
     return FittedTable("Clients and error budget", list(rows), columns)
 
 
+def targets_table(labels: Sequence[str], runs: "Sequence[Run]", targets: Sequence[float]) -> FittedTable:
+    """One row per label and target: rounds, simulated seconds and energy until it is reached."""
+    from qccf.rounds.targets import evaluation_shown, target_cells
+
+    rows: dict[str, list[Run]] = {}
+    for label, run in zip(labels, runs, strict=True):
+        rows.setdefault(label, []).append(run)
+    names, cells = [], []
+    for target in targets:
+        for label, mine in rows.items():
+            names.append(f"{100 * target:g} %, {label}")
+            cells.append(target_cells(mine, target))
+    columns = [
+        Column(heading, [row[place] for row in cells], rank)
+        for place, (heading, rank) in enumerate((("rounds", 1), ("seconds\nsimulated", 2), ("energy", 0)))
+    ]
+    caption = f"{evaluation_shown(runs[0].scenario.evaluation)}; ± is a 95 % interval over seeds"
+    return FittedTable("To reach an accuracy", names, columns, caption=caption)
+
+
 def print_health(console: Console, sentences: Sequence[str]) -> None:
     """What is wrong, one sentence per line; nothing where all is well."""
     for sentence in sentences:

@@ -32,6 +32,7 @@ from qccf.core.contracts import (
     Statistics,
     Targets,
 )
+from qccf.core.steps import usual_steps
 from qccf.quantization import costs
 
 TOLERATED_NOISE = 3.0
@@ -135,7 +136,8 @@ class ScaleFreeForm:
         clients is not moved by a few wrong reports.
         """
         c = self.constants
-        update_sq = (c.learning_rate * c.local_updates) ** 2 * float(np.median(statistics.gradient_norms_sq))
+        steps = usual_steps(statistics.dataset_sizes, c)
+        update_sq = (c.learning_rate * steps) ** 2 * float(np.median(statistics.gradient_norms_sq))
         return TOLERATED_NOISE * self.energy_weight * update_sq
 
     def _usual_bits(self, observation: Observation, tolerated: float) -> IntArray:

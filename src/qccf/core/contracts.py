@@ -56,6 +56,8 @@ class Constants:
     """Energy of receiving the global model once."""
     idle_power_w: float = 0.0
     """What a participant takes while it waits for the end of its round."""
+    batch_size: int = 0
+    """Samples of a local step; 0 where `local_updates` states the steps. `local_updates` is then the mean client's."""
 
     @property
     def upload_power_w(self) -> float:

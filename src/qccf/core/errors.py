@@ -29,6 +29,10 @@ class PolicyError(QccfError):
     """A policy that returned an invalid decision or state."""
 
 
+class ServerOptimizerError(QccfError):
+    """A server optimizer that returned no valid model or state."""
+
+
 class DivergedError(QccfError):
     """A model whose weights are no longer finite numbers."""
 

@@ -19,7 +19,7 @@ ROUNDS = "rounds.parquet"
 WRITE_EVERY_S = 60.0
 
 # Summary keys that repeat a setting or serve only the display.
-_LEFT_OUT = ("kind", "policy", "codec", "seed", "finished", "rounds", "dataset")
+_LEFT_OUT = ("kind", "policy", "label", "codec", "seed", "finished", "rounds", "dataset")
 
 
 class SweepTables:

@@ -23,7 +23,7 @@ class TrainingJob(Job):
     tensorboard: bool = False
 
     def is_finished(self) -> bool:
-        return is_finished(self.folder, self.steps)
+        return is_finished(self.folder, self.steps, self.scenario.evaluation.until_accuracy)
 
     def run(self, folder: Path, on_step: OnStep) -> None:
         def after_round(event: RoundEvent) -> None:

@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from qccf.core.errors import ConfigError
+from qccf.core.steps import steps_per_epoch
 from qccf.learning.optimizers import MakeOptimizer
 from qccf.learning.randomness import OwnRandomness
 from qccf.learning.results import Flat, LocalResult, LocalStatistics
@@ -142,12 +143,14 @@ def local_update(
     *,
     local_updates: int,
     local_epochs: int,
+    batch_size: int = 0,
     learning_rate: float,
     rng: np.random.Generator,
     transform_rng: np.random.Generator | None = None,
     make_optimizer: MakeOptimizer | None = None,
 ) -> LocalResult:
-    """τ steps in τ_e epochs. Each epoch shuffles the client's data and cuts them into equal batches.
+    """τ steps in τ_e epochs. Each epoch shuffles the client's data and cuts them into equal batches, or into batches of
+    `batch_size` and a smaller last one.
 
     Without `make_optimizer` a step is plain SGD, and the mean gradient of an epoch follows from its first and last
     weights. With another optimizer it does not, and the gradients are summed.
@@ -155,14 +158,14 @@ def local_update(
     model.load(start)
     model.model.train()
     optimizer = None if make_optimizer is None else make_optimizer(_trained(model))
-    steps = local_updates // local_epochs
+    epochs = steps_per_epoch(len(labels), local_updates=local_updates, local_epochs=local_epochs, batch_size=batch_size)
     losses: list[float] = []
     norms_sq, variances = [], []
-    for _ in range(local_epochs):
+    for steps in epochs:
         before = model.weights.clone()
         total = torch.zeros_like(model.gradients) if optimizer is not None else None
         sum_of_squares = 0.0
-        for batch in batches(len(labels), steps, rng):
+        for batch in batches(len(labels), steps, rng, batch_size):
             losses.append(model.gradient_at(images[batch], labels[batch], transform_rng))
             sum_of_squares += float(model.gradients.dot(model.gradients))
             if optimizer is None or total is None:
@@ -191,6 +194,7 @@ def probe(
     *,
     local_updates: int,
     local_epochs: int,
+    batch_size: int = 0,
     learning_rate: float,
     rng: np.random.Generator,
     transform_rng: np.random.Generator | None = None,
@@ -203,10 +207,11 @@ def probe(
     """
     model.load(start)
     model.model.train()
-    num_batches = local_updates // local_epochs
+    epochs = steps_per_epoch(len(labels), local_updates=local_updates, local_epochs=local_epochs, batch_size=batch_size)
+    num_batches = epochs[0]
     total = torch.zeros_like(model.gradients)
     sum_of_squares, losses = 0.0, []
-    for batch in batches(len(labels), num_batches, rng):
+    for batch in batches(len(labels), num_batches, rng, batch_size):
         losses.append(model.gradient_at(images[batch], labels[batch], transform_rng))
         total += model.gradients
         sum_of_squares += float(model.gradients.dot(model.gradients))
@@ -219,11 +224,11 @@ def probe(
         loss=losses[0],
     )
     if make_optimizer is None:
-        moved = (model.weights - learning_rate * local_updates * mean).cpu().numpy()
+        moved = (model.weights - learning_rate * sum(epochs) * mean).cpu().numpy()
     else:
         optimizer = make_optimizer(_trained(model))
         model.gradients.copy_(mean)
-        for _ in range(local_updates):
+        for _ in range(sum(epochs)):
             optimizer.step()
         moved = model.weights.cpu().numpy().copy()
     model.load(start)
@@ -234,9 +239,14 @@ def _trained(model: FlatModel) -> list[nn.Parameter]:
     return [parameter for parameter in model.model.parameters() if parameter.requires_grad]
 
 
-def batches(num_samples: int, count: int, rng: np.random.Generator) -> list[torch.Tensor]:
-    """All samples, shuffled and cut into `count` nearly equal batches. If there are fewer samples, they repeat."""
+def batches(num_samples: int, count: int, rng: np.random.Generator, size: int = 0) -> list[torch.Tensor]:
+    """All samples, shuffled and cut into `count` batches: nearly equal ones, or of `size` with a smaller last one.
+
+    If there are fewer samples than batches, they repeat.
+    """
     order = rng.permutation(num_samples)
+    if size:
+        return [torch.from_numpy(order[start : start + size]) for start in range(0, num_samples, size)]
     if num_samples < count:
         order = np.resize(order, count)
     return [torch.from_numpy(part) for part in np.array_split(order, count)]

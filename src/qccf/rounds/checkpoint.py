@@ -35,6 +35,7 @@ def save(folder: Path, state: ServerState, ledger: Ledger, fingerprint: str) -> 
     arrays: dict[str, NDArray[Any]] = {
         "weights": state.weights,
         **{f"known/{name}": array for name, array in known.items() if array is not None},
+        **{f"optimizer/{name}": array for name, array in state.optimizer_state.items()},
         **{f"{table}/{name}": column for table, columns in ledger.tables().items() for name, column in columns.items()},
     }
     header = {
@@ -77,13 +78,14 @@ def load(path: Path, fingerprint: str) -> tuple[ServerState, Ledger]:
         )
     if header["fingerprint"] != fingerprint:
         raise ForeignCheckpointError(f"{path.name} belongs to another config, policy or seed.")
-    tables: dict[str, Columns] = {"rounds": {}, "clients": {}, "statistics": {}, "known": {}}
+    tables: dict[str, Columns] = {"rounds": {}, "clients": {}, "statistics": {}, "known": {}, "optimizer": {}}
     for name, column in arrays.items():
         table, slash, key = name.partition("/")
         if slash:
             tables[table][key] = column
     statistics = Statistics(**tables.pop("known"))
-    state = ServerState(header["round_index"], arrays["weights"], header["policy_state"], statistics)
+    optimizer = tables.pop("optimizer")
+    state = ServerState(header["round_index"], arrays["weights"], header["policy_state"], statistics, optimizer)
     return state, Ledger.restored(tables)
 
 

@@ -1,7 +1,7 @@
 """Whether a run can get more rounds and be the same, bit for bit, as one that had them from the start.
 
-The settings must be the same apart from `federation.rounds`, and nothing in a round may depend on that number. Only a
-policy can: it is built with `rounds`.
+The settings must be the same apart from `federation.rounds` and `evaluation.until_accuracy`, and nothing in a round may
+depend on them. Only a policy can: it is built with `rounds`.
 """
 
 from qccf.core.errors import RunFolderError
@@ -18,9 +18,18 @@ def require_extensible(held: Scenario, wanted: Scenario) -> None:
             f"--rounds {after} is less than the {before} rounds of this run, and a run cannot be shortened: start "
             "another one."
         )
-    longer = held.replaced(federation={"rounds": after})
+    target, stop = held.evaluation.until_accuracy, wanted.evaluation.until_accuracy
+    if stop != target and not (target and (stop == 0.0 or stop > target)):
+        where = f"it stops at {target:g}" if target else "it runs all its rounds"
+        raise RunFolderError(
+            f"--until-accuracy {stop:g} would make this run shorter ({where}), and a run cannot be shortened: start "
+            "another one."
+        )
+    longer = held.replaced(federation={"rounds": after}, evaluation={"until_accuracy": stop})
     if run_digest(longer) != run_digest(wanted):
-        raise RunFolderError(f"the run to extend differs in more than rounds ({settings_difference(longer, wanted)}).")
+        raise RunFolderError(
+            f"the run to extend differs in more than its length ({settings_difference(longer, wanted)})."
+        )
     if after > before and not _same_rule(held, wanted):
         name = wanted.policy.name
         remedy = "it was started with principle.patience = 0, a tenth of the rounds" if name == "principle" else (

@@ -12,6 +12,7 @@ import numpy as np
 
 from qccf.control.scale_free_form import TOLERATED_NOISE
 from qccf.core.contracts import BoolArray, FloatArray, IntArray
+from qccf.core.steps import usual_steps
 from qccf.rounds.ledger import Columns
 from qccf.settings.schema import DEFAULT_CODEC, Scenario
 
@@ -369,8 +370,8 @@ def _one_bit_links(tables: _Tables) -> Iterable[Finding]:
     if tables.num_rounds < ROUNDS_TO_JUDGE or not on.any() or scenario.policy.name == "no-quantization":
         return
     share = float(((bits == 1) & (most <= 1))[on].mean())
-    learning = scenario.learning
-    update_sq = (learning.learning_rate * learning.local_updates) ** 2 * np.median(norms_sq, axis=1)
+    steps = usual_steps(tables.by_round("dataset_size")[0], scenario.constants())
+    update_sq = (scenario.learning.learning_rate * steps) ** 2 * np.median(norms_sq, axis=1)
     known = np.isfinite(errors) & (update_sq > 0.0)
     weight = scenario.control.energy_weight if tables.scale_free else 1.0
     noise = float((errors[known] / (TOLERATED_NOISE * weight * update_sq[known])).mean()) if known.any() else 0.0

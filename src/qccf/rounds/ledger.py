@@ -56,6 +56,11 @@ class Ledger:
     def last(self) -> dict[str, float | int]:
         return self._rounds[-1]
 
+    @property
+    def accuracies(self) -> list[float]:
+        """The test accuracy after each round; NaN where the model was not tested."""
+        return [row["test_accuracy"] for row in self._rounds]
+
     def record(
         self,
         round_index: int,

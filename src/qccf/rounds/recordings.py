@@ -21,6 +21,7 @@ from qccf.core.contracts import FloatArray
 from qccf.core.errors import ConfigError
 from qccf.core.files import write_whole
 from qccf.quantization.costs import error_bound_table
+from qccf.settings.loading import load_scenario
 from qccf.settings.schema import RECORDINGS, Scenario
 
 SERIES = ("gradient_norm_sq", "gradient_variance", "weight_range", "loss")
@@ -122,6 +123,10 @@ def recording_words(scenario: Scenario) -> str:
         words.append("scaled")
     if scenario.federation.rounds > about["rounds"]:
         words.append("the last values are held after that")
+    steps = scenario.learning.steps(scenario.data.dataset_size_mean)
+    recorded_steps = load_scenario(about["preset"]).learning.steps(about["samples_per_client"])
+    if steps != recorded_steps:
+        words.append(f"recorded with {recorded_steps} local steps, not the {steps} of this scenario")
     if recording_name(scenario) == "cifar10" and about["dataset"] != "cifar10":
         words.append("CIFAR-10 itself was not recorded")
     return "; ".join(words)

@@ -5,7 +5,7 @@ source of uploads. Paper: the five steps of Section II-A.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -14,9 +14,12 @@ from qccf.core.contracts import BoolArray, Constants, Decision, FloatArray, Obse
 from qccf.core.streams import stream
 from qccf.devices.cost import settle
 from qccf.learning.results import Flat
+from qccf.learning.server.average import Average
+from qccf.learning.server.protocol import OptimizerState, ServerOptimizer
 from qccf.policies.checks import checked_decision, checked_state
 from qccf.quantization.protocol import Codec
 from qccf.rounds import uplink
+from qccf.rounds.aggregation import Arrivals, checked_arrays, next_model
 from qccf.rounds.ledger import Ledger
 from qccf.rounds.uplink import Upload
 from qccf.rounds.world import World
@@ -31,6 +34,7 @@ class RoundRules:
     constants: Constants
     seed: int
     safety_margin: float
+    optimizer: ServerOptimizer = field(default_factory=Average)
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class ServerState:
     weights: Flat | None
     policy_state: PolicyState
     statistics: Statistics
+    optimizer_state: OptimizerState = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,8 +82,14 @@ class UploadSource(Protocol):
 
 def first_state(rules: RoundRules, source: UploadSource, weights: Flat | None = None) -> ServerState:
     """The state before the first round."""
-    statistics = source.initial_statistics()
-    return ServerState(0, weights, checked_state(rules.policy.init(statistics), rules.policy), statistics)
+    return state_at(rules, source.initial_statistics(), weights)
+
+
+def state_at(rules: RoundRules, statistics: Statistics, weights: Flat | None) -> ServerState:
+    """The state before the first round, with the statistics that clients have measured."""
+    policy_state = checked_state(rules.policy.init(statistics), rules.policy)
+    made = {} if weights is None else rules.optimizer.init(rules.constants.num_parameters)
+    return ServerState(0, weights, policy_state, statistics, checked_arrays(made, rules.optimizer))
 
 
 def run_round(state: ServerState, rules: RoundRules, world: World, source: UploadSource, ledger: Ledger) -> ServerState:
@@ -119,9 +130,11 @@ def close_round(
     failed |= _without_link(decision, truth)
     settled = settle(decision, truth, rules.constants, sizes_bits=sizes_bits, failed=failed)
     arrived = {client: upload for client, upload in uploads.items() if settled.arrived[client]}
-    weights = state.weights
+    weights, optimizer_state = state.weights, state.optimizer_state
     if weights is not None:
-        weights = uplink.aggregate(arrived, state.statistics.dataset_sizes, decision, rules.codec, weights)
+        arrivals = Arrivals(arrived, state.statistics.dataset_sizes, decision, rules.codec, weights)
+        num_parameters = rules.constants.num_parameters
+        weights, optimizer_state = next_model(rules.optimizer, optimizer_state, arrivals, num_parameters)
     losses = np.full(observation.num_clients, np.nan)
     for client, upload in arrived.items():
         losses[client] = upload.statistics.loss
@@ -145,7 +158,7 @@ def close_round(
         accuracy=accuracy,
         loss=loss,
     )
-    return ServerState(state.round_index + 1, weights, policy_state, statistics)
+    return ServerState(state.round_index + 1, weights, policy_state, statistics, optimizer_state)
 
 
 def _without_link(decision: Decision, truth: Observation) -> BoolArray:

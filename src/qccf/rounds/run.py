@@ -63,7 +63,8 @@ class Run:
 
     @property
     def policy(self) -> str:
-        return self.scenario.policy.name
+        """The policy, with the label that tells it from other runs of the same policy."""
+        return f"{self.scenario.policy.label} {self.scenario.policy.name}".strip()
 
     @property
     def codec(self) -> str:
@@ -214,14 +215,16 @@ def run_summary(
     Accuracy and loss are of all test samples for a finished run, of the last round for a stopped one.
     """
     on = clients["participated"]
-    count = len(rounds["round"])
+    count, total = len(rounds["round"]), scenario.federation.rounds
     return {
         "kind": kind,
         "policy": scenario.policy.name,
+        "label": scenario.policy.label,
         "codec": scenario.codec.name,
         "seed": scenario.federation.seed,
         "finished": finished,
         "rounds": count,
+        "stopped_at_accuracy": scenario.evaluation.until_accuracy if finished and count < total else None,
         "test_accuracy": _known(accuracy),
         "test_loss": _known(loss),
         "energy_j": float(rounds["cumulative_energy_j"][-1]),

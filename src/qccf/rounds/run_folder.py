@@ -28,10 +28,11 @@ CHECKPOINTS, FIGURES = "checkpoints", "figures"
 
 
 def begin_run(folder: Path, scenario: Scenario) -> None:
-    """Write the settings, so that the run can be resumed. A summary of fewer rounds is marked as unfinished."""
+    """Write the settings, so that the run can be resumed. A summary of a shorter run is marked as unfinished."""
     write_text_whole(folder / SCENARIO, scenario_to_toml(scenario))
     summary = read_summary(folder)
-    if summary is not None and summary.get("rounds") != scenario.federation.rounds and summary.get("finished"):
+    finished = is_finished(folder, scenario.federation.rounds, scenario.evaluation.until_accuracy)
+    if summary is not None and summary.get("finished") and not finished:
         write_text_whole(folder / SUMMARY, json.dumps(summary | {"finished": False}, indent=2) + "\n")
 
 
@@ -107,10 +108,11 @@ def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def is_finished(folder: Path, rounds: int) -> bool:
-    """Whether the folder holds a run that has completed this number of rounds."""
+def is_finished(folder: Path, rounds: int, until_accuracy: float = 0.0) -> bool:
+    """Whether the folder holds a run that has completed this number of rounds, or has stopped at this accuracy."""
     summary = read_summary(folder) or {}
-    return bool(summary.get("finished")) and summary.get("rounds") == rounds
+    stopped = until_accuracy > 0.0 and summary.get("stopped_at_accuracy") == until_accuracy
+    return bool(summary.get("finished")) and (summary.get("rounds") == rounds or stopped)
 
 
 def read_summary(folder: Path) -> dict[str, Any] | None:

@@ -6,6 +6,8 @@ from typing import Any
 
 from qccf.core.contracts import Constants, Policy
 from qccf.core.errors import ConfigError
+from qccf.learning.server.protocol import ServerOptimizer
+from qccf.learning.server.registry import SERVER_OPTIMIZERS
 from qccf.policies.registry import POLICIES
 from qccf.quantization.buffers import with_buffers
 from qccf.quantization.protocol import Codec
@@ -45,7 +47,25 @@ def build_rules(scenario: Scenario, codec: Codec) -> RoundRules:
     """The rules of a run of the scenario's policy and seed with that codec."""
     constants = coded_constants(scenario, codec)
     policy = build_policy(scenario.policy.name, scenario, constants)
-    return RoundRules(policy, codec, constants, scenario.federation.seed, scenario.codec.safety_margin)
+    return RoundRules(
+        policy,
+        codec,
+        constants,
+        scenario.federation.seed,
+        scenario.codec.safety_margin,
+        build_server_optimizer(scenario),
+    )
+
+
+def build_server_optimizer(scenario: Scenario) -> ServerOptimizer:
+    """The scenario's server optimizer, or a user's own as `module:Class`."""
+    name, options = scenario.server.optimizer, dict(scenario.server.options)
+    entry = SERVER_OPTIMIZERS.find(name)
+    section, options_type = getattr(entry, "section", ""), getattr(entry, "Options", None)
+    if name in SERVER_OPTIMIZERS and section and options_type is not None:
+        options |= option_values(options_type, getattr(scenario.server, section))
+    optimizer: ServerOptimizer = SERVER_OPTIMIZERS.build(name, **options)
+    return optimizer
 
 
 def coded_constants(scenario: Scenario, codec: Codec) -> Constants:
@@ -81,6 +101,7 @@ def with_counted_parameters(scenario: Scenario, *, always: bool = False, model: 
 def check_scenario(scenario: Scenario) -> None:
     """Build the policy, the codec and the world once, so that a mistake is refused before anything is computed."""
     build_policy(scenario.policy.name, scenario)
+    build_server_optimizer(scenario)
     codec = scenario_codec(scenario)
     if scenario.control.inner != "exact" and not codec.affine:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""From a trained model to bytes and back: a client's upload, and the server's aggregation and statistics."""
+"""From a trained model to bytes and back: a client's upload, and the server's statistics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,27 +56,6 @@ def warm_up(codec: Codec, num_values: int) -> None:
 def coded_vector(codec: Codec, weights: Flat, received: Flat) -> Flat:
     """The vector that the codec codes: the model, or its difference to the received one."""
     return weights - received if codec.relative else weights
-
-
-def aggregate(
-    uploads: Mapping[int, Upload], dataset_sizes: FloatArray, decision: Decision, codec: Codec, previous: Flat
-) -> Flat:
-    """The average of the uploads weighted by data, summed in the order of clients; an empty round keeps the model.
-
-    Paper: Eq. of global aggregation. Deviates: E8.
-    """
-    if not uploads:
-        return previous
-    clients = sorted(uploads)
-    shares = dataset_sizes[clients] / dataset_sizes[clients].sum()
-    total = previous.astype(np.float64) if codec.relative and not decision.raw else np.zeros(len(previous))
-    for client, share in zip(clients, shares, strict=True):
-        payload = uploads[client].payload
-        if isinstance(payload, bytes):
-            codec.accumulate(payload, int(decision.num_bits[client]), float(share), total)
-        else:
-            total += share * payload
-    return total.astype(np.float32)
 
 
 def sizes_bits(uploads: Mapping[int, Upload], num_clients: int) -> FloatArray:

@@ -144,6 +144,7 @@ class Clients:
                     self._labels[share],
                     local_updates=learning.local_updates,
                     local_epochs=learning.local_epochs,
+                    batch_size=learning.batch_size,
                     learning_rate=learning.learning_rate,
                     rng=stream(self.seed, name[0], client, *name[1:]),
                     transform_rng=stream(self.seed, "transform", name[0], client, *name[1:]),

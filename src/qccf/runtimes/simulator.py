@@ -28,6 +28,7 @@ from qccf.rounds.round import OpenRound, RoundRules, ServerState, first_state, r
 from qccf.rounds.run import Run, finished_run
 from qccf.rounds.run_folder import CHECKPOINTS, begin_run, held_run, is_finished, require_same_run, write_run
 from qccf.rounds.setup import build_rules, scenario_codec, with_counted_parameters
+from qccf.rounds.targets import may_stop
 from qccf.rounds.world import build_world
 from qccf.runtimes.clients import Clients
 from qccf.settings.loading import Scenario, digest, run_digest
@@ -94,6 +95,11 @@ def is_evaluated(scenario: Scenario, rounds: int) -> bool:
     return rounds == scenario.federation.rounds or rounds % scenario.evaluation.every == 0
 
 
+def is_over(scenario: Scenario, ledger: Ledger) -> bool:
+    """Whether all rounds are done, or the accuracy is reached at which the run stops."""
+    return len(ledger) >= scenario.federation.rounds or may_stop(ledger.accuracies, scenario.evaluation)
+
+
 def simulate(
     scenario: Scenario,
     policy: str | None = None,
@@ -109,9 +115,9 @@ def simulate(
 ) -> Run:
     """Train a federation. With `out`, write a run folder there, and resume the run that the folder holds.
 
-    A folder that holds another run is refused. With `extend` it may hold the same run with fewer rounds, which is then
-    continued bit for bit as if it had been longer from the start. An interrupt ends the run after the round's
-    checkpoint is safe; the folder then holds what was reached.
+    A folder that holds another run is refused. With `extend` it may hold the same run with fewer rounds or a lower
+    accuracy to stop at, which is then continued bit for bit as if it had been longer from the start. An interrupt ends
+    the run after the round's checkpoint is safe; the folder then holds what was reached.
 
     `model` is a `torch.nn.Module`, or a class or function that makes one; without it the scenario names the model.
     """
@@ -165,11 +171,11 @@ def _simulate(
         state, ledger = resumed or (first_state(rules, source, weights), Ledger())
         accuracy, loss, finished = math.nan, math.nan, False
         try:
-            while state.round_index < scenario.federation.rounds:
+            while not is_over(scenario, ledger):
                 started = time.perf_counter()
                 state = run_round(state, rules, world, source, ledger)
                 due = state.round_index % scenario.execution.checkpoint_every == 0
-                if out is not None and (due or state.round_index == scenario.federation.rounds):
+                if out is not None and (due or is_over(scenario, ledger)):
                     checkpoint.save(out / CHECKPOINTS, state, ledger, fingerprint)
                 event = RoundEvent(scenario, ledger, time.perf_counter() - started)
                 for callback in callbacks:
@@ -215,12 +221,12 @@ def _extended(
     require_extensible(held, scenario)
     found = _resumed(held, fingerprint_of(held), out, warn)
     rounds = held.federation.rounds
-    if found is None and is_finished(out, rounds):
+    if found is None and is_finished(out, rounds, held.evaluation.until_accuracy):
         raise RunFolderError(f"{out} holds no checkpoint, so the run cannot be extended: start a longer one.")
-    if found is None or rounds == scenario.federation.rounds:
+    if found is None or run_digest(held) == run_digest(scenario):
         return found
     state, ledger = found
-    if state.round_index == rounds and not is_evaluated(scenario, rounds):
+    if rounds < scenario.federation.rounds and state.round_index == rounds and not is_evaluated(scenario, rounds):
         ledger.drop_last_evaluation()
     checkpoint.save(out / CHECKPOINTS, state, ledger, fingerprint_of(scenario))
     return found

@@ -35,10 +35,11 @@ __all__ = [
     "scenario_from_dict",
     "scenario_to_toml",
     "setting_like",
+    "with_layer",
     "with_settings",
 ]
 
-PRESETS = ("femnist", "cifar10", "quick", "iot", "paper-table")
+PRESETS = ("femnist", "cifar10", "quick", "lean", "iot", "paper-table")
 _PAPERS = ("quantization_budget", "data_budget", "participation_margin", "quantization_margin")
 RENAMED = {"cell.scenario": "cell.path_loss"} | {f"control.{key}": f"control.paper.{key}" for key in _PAPERS}
 """Keys of version 0.1 and what they are called now. Its `control.energy_weight` was V of the paper's form."""
@@ -54,6 +55,9 @@ DEPENDENTS = {
     "radio.trace": ("trace_digest",),
 }
 """Keys whose values belong to the value of another key."""
+
+ALTERNATIVES = {"learning": ("local_updates", "batch_size")}
+"""Keys of a section of which one takes the place of the other."""
 
 CONSTANTS = tuple(f"statistics.{key}" for key in ("gradient_norm_sq", "gradient_variance", "weight_range", "loss"))
 SCALE_FREE_KEYS = ("control.slack", "control.share", "control.energy_weight")
@@ -81,7 +85,7 @@ def load_scenario(
 
 
 def refuse_unused(scenario: Scenario, changes: Iterable[str]) -> None:
-    """Refuse a change of a setting that belongs to another form of the controller, or to other statistics."""
+    """Refuse a change of a setting that belongs to another form, server optimizer or source of statistics."""
     form = scenario.control.form
     for key in changes:
         papers = key.startswith(("control.paper.", "control.genetic."))
@@ -97,6 +101,12 @@ def refuse_unused(scenario: Scenario, changes: Iterable[str]) -> None:
                     f'{key} has no effect with radio.rate = "{scenario.radio.rate}": set radio.rate = "{name}", or '
                     "leave it out."
                 )
+        owner = key.split(".")[1] if key.startswith("server.") and key.count(".") == 2 else ""
+        if owner and owner not in ("options", scenario.server.optimizer):
+            raise ConfigError(
+                f'{key} has no effect with server.optimizer = "{scenario.server.optimizer}": set server.optimizer = '
+                f'"{owner}", or leave it out.'
+            )
         if key in CONSTANTS and scenario.statistics.model == "recorded":
             raise ConfigError(
                 f'{key} has no effect with statistics.model = "recorded": set statistics.model = "constant", or leave '
@@ -133,22 +143,43 @@ def scenario_from_dict(tree: Mapping[str, Any]) -> Scenario:
 
 def read_settings(source: str | Path) -> dict[str, Any]:
     """The tree of sections of a preset or a TOML file, not validated yet."""
-    name = str(source)
-    if name in PRESETS:
-        preset = resources.files("qccf.settings").joinpath("presets", f"{name}.toml")
-        tree = tomllib.loads(preset.read_text(encoding="utf-8"))
-    else:
-        neither = f"neither a preset ({', '.join(PRESETS)}) nor a file"
-        found = closest(name, PRESETS)
-        if found and not Path(source).exists():
-            raise ConfigError(f"{name!r} is {neither}: did you mean {found}?")
-        tree = read_toml(Path(source), neither)
+    tree = _own_settings(source)
     base = tree.pop("preset", None)
     if base is None:
         return tree
     if base not in PRESETS:
-        raise ConfigError(f'preset = "{base}" in {name} does not exist: {hint(str(base), PRESETS)}')
+        raise ConfigError(f'preset = "{base}" in {source} does not exist: {hint(str(base), PRESETS)}')
     return _merged(read_settings(base), tree)
+
+
+def _own_settings(source: str | Path) -> dict[str, Any]:
+    """What a preset or a TOML file states itself, and the preset that it begins with."""
+    name = str(source)
+    if name in PRESETS:
+        preset = resources.files("qccf.settings").joinpath("presets", f"{name}.toml")
+        return tomllib.loads(preset.read_text(encoding="utf-8"))
+    neither = f"neither a preset ({', '.join(PRESETS)}) nor a file"
+    found = closest(name, PRESETS)
+    if found and not Path(source).exists():
+        raise ConfigError(f"{name!r} is {neither}: did you mean {found}?")
+    return read_toml(Path(source), neither)
+
+
+FEDERATION = ("federation", "data", "cell", "radio", "device")
+"""Sections that say what the federation is, and not how it learns or decides."""
+
+
+def with_layer(scenario: Scenario, source: str) -> Scenario:
+    """The same federation with the settings in which a preset or file differs from the preset that it begins with."""
+    layer = _own_settings(source)
+    layer.pop("preset", None)
+    foreign = [section for section in FEDERATION if section in layer]
+    if foreign:
+        raise ConfigError(
+            f"{source} states [{foreign[0]}], so it would be another federation: name a preset or file that states "
+            "only how a federation learns and decides, such as lean."
+        )
+    return scenario_from_dict(_merged(scenario.model_dump(exclude_unset=True), layer))
 
 
 def read_toml(path: Path, absent: str = "not a file") -> dict[str, Any]:
@@ -185,11 +216,17 @@ def _merged(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_dependents(section: dict[str, Any], top: dict[str, Any], name: str) -> dict[str, Any]:
-    """What belongs to a value of a preset is dropped with it, such as the fallbacks of its dataset."""
+    """What belongs to a value of a preset is dropped with it, such as the fallbacks of its dataset.
+
+    So is what another key takes the place of, such as the number of local steps where a batch size is given.
+    """
     for owner, dependents in DEPENDENTS.items():
         where, _, key = owner.partition(".")
         if name == where and key in top and top[key] != section.get(key):
             section = {one: value for one, value in section.items() if one not in dependents}
+    given = [key for key in ALTERNATIVES.get(name, ()) if top.get(key)]
+    if len(given) == 1:
+        section = {one: value for one, value in section.items() if one not in ALTERNATIVES[name]}
     return section
 
 

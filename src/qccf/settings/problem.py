@@ -296,10 +296,10 @@ def _check_constants(constants: Constants, papers: bool) -> None:
             f"constants.frequency_min_hz = {constants.frequency_min_hz:g} is above frequency_max_hz = "
             f"{constants.frequency_max_hz:g}: swap them."
         )
-    if constants.local_updates % constants.local_epochs:
+    if constants.local_updates < constants.local_epochs:
         raise ProblemError(
-            f"constants.local_updates = {constants.local_updates} is not a multiple of local_epochs = "
-            f"{constants.local_epochs}: each epoch has the same number of updates."
+            f"constants.local_updates = {constants.local_updates} is below local_epochs = {constants.local_epochs}: "
+            "each epoch needs at least one update."
         )
     if not papers:
         return

@@ -1,9 +1,11 @@
 """The sections of the settings, with meaning, unit, default and limits of every key.
 
 Every physical key carries its unit. Limits are wide enough for any sensible cell, and narrow enough that a wrong unit
-(MHz for Hz, dBm for W, ms for s) falls outside. The options of policies come from the policies' own files.
+(MHz for Hz, dBm for W, ms for s) falls outside. The options of policies and server optimizers come from
+their own files.
 """
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,6 +13,9 @@ from pydantic import create_model, model_validator
 
 from qccf.control import bound
 from qccf.core.contracts import Constants
+from qccf.core.registry import Registry
+from qccf.core.steps import steps_per_epoch
+from qccf.learning.server.registry import SERVER_OPTIMIZERS
 from qccf.policies.registry import POLICIES
 from qccf.settings.radio import CellSection, RadioSection, linear_radio
 from qccf.settings.sections import Section, key, section_model
@@ -113,7 +118,16 @@ class LearningSection(Section):
     num_buffers: int = key(
         0, "number of buffer values that are sent with the parameters; counted with them", ge=0, le=10**12
     )
-    local_updates: int = key(6, "local SGD steps per round, τ", ge=1, le=10_000)
+    local_updates: int = key(
+        6, "local SGD steps per round, τ, the same for every client; 0 if batch_size states them", ge=0, le=10_000
+    )
+    batch_size: int = key(
+        0,
+        "samples per local step: an epoch has as many steps as batches, and the last may be smaller; 0 if "
+        "local_updates states the steps",
+        ge=0,
+        le=1_000_000,
+    )
     local_epochs: int = key(2, "local epochs per round, τ_e", ge=1, le=10_000)
     learning_rate: float = key(0.1, "learning rate, η", gt=0, le=10)
     loss: str = key("cross-entropy", "loss: cross-entropy, or your own as module:callable")
@@ -123,14 +137,38 @@ class LearningSection(Section):
     weight_decay: float = key(0.0, "weight decay of the local optimizer", ge=0, le=10)
     smoothness: float = key(0.015, "smoothness constant of the loss, L", gt=0, le=1e6)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _default_steps(cls, values: Any) -> Any:
+        """A batch size takes the place of the default number of steps."""
+        if isinstance(values, dict) and values.get("batch_size"):
+            return {"local_updates": 0, **values}
+        return values
+
     @model_validator(mode="after")
-    def _whole_epochs(self) -> "LearningSection":
-        if self.local_updates % self.local_epochs:
+    def _one_count_of_steps(self) -> "LearningSection":
+        if (self.local_updates > 0) == (self.batch_size > 0):
             raise ValueError(
-                f"local_updates = {self.local_updates} is not a multiple of local_epochs = {self.local_epochs}: "
-                "each epoch must have the same number of updates"
+                f"local_updates = {self.local_updates} and batch_size = {self.batch_size}: exactly one of them states "
+                "the local steps, and the other is 0"
+            )
+        if self.local_updates and self.local_updates < self.local_epochs:
+            raise ValueError(
+                f"local_updates = {self.local_updates} is below local_epochs = {self.local_epochs}: each epoch needs "
+                "at least one update"
             )
         return self
+
+    def steps(self, num_samples: float) -> int:
+        """τ of a client with this many samples."""
+        return sum(
+            steps_per_epoch(
+                math.ceil(num_samples),
+                local_updates=self.local_updates,
+                local_epochs=self.local_epochs,
+                batch_size=self.batch_size,
+            )
+        )
 
 
 class CodecSection(Section):
@@ -147,6 +185,7 @@ class PolicySection(Section):
     """Which policy runs."""
 
     name: str = key("qccf", "policy: one of the five, or your own as module:Class")
+    label: str = key("", "a word before the policy's name in results, to tell runs of one policy apart")
     options: dict[str, Any] = key({}, "options passed to a policy of your own")
 
 
@@ -177,10 +216,14 @@ class StatisticsSection(Section):
 
 
 class EvaluationSection(Section):
-    """When and on how many samples the global model is tested."""
+    """When and on how many samples the global model is tested, and whether a run stops at an accuracy."""
 
     samples: int = key(1000, "test samples per evaluation; the last evaluation uses all", ge=1, le=10_000_000)
     every: int = key(1, "rounds between evaluations", ge=1, le=1_000_000)
+    averaged: int = key(
+        3, "evaluations whose mean must reach an accuracy, so that one lucky round does not count", ge=1, le=1000
+    )
+    until_accuracy: float = key(0.0, "accuracy at which a run stops; 0 runs all rounds", ge=0, lt=1)
 
 
 class ExecutionSection(Section):
@@ -192,13 +235,27 @@ class ExecutionSection(Section):
     checkpoint_every: int = key(1, "rounds between checkpoints", ge=1, le=1_000_000)
 
 
-def _policy_sections() -> Iterator[tuple[str, Any]]:
-    """One section per options dataclass of the policies."""
-    for policy in POLICIES.values():
-        section, options = getattr(policy, "section", ""), getattr(policy, "Options", None)
+def _option_sections(registry: Registry[Any]) -> Iterator[tuple[str, Any]]:
+    """One section per options dataclass of a registry's entries."""
+    for entry in registry.values():
+        section, options = getattr(entry, "section", ""), getattr(entry, "Options", None)
         if section and options is not None:
             model = section_model(f"{section.title().replace('_', '')}Section", options)
             yield section, (model, model())
+
+
+class _ServerBase(Section):
+    optimizer: str = key("average", f"server optimizer: {', '.join(SERVER_OPTIMIZERS)}, or your own as module:Class")
+    options: dict[str, Any] = key({}, "options passed to a server optimizer of your own")
+
+
+ServerSection: Any = create_model(
+    "ServerSection",
+    __base__=_ServerBase,
+    __module__=__name__,
+    __doc__="How the server makes the next model from what arrived in a round.",
+    **dict(_option_sections(SERVER_OPTIMIZERS)),
+)
 
 
 class _Base(Section):
@@ -224,7 +281,7 @@ class _Base(Section):
         bound.require_valid_bound(
             learning_rate=self.learning.learning_rate,
             smoothness=self.learning.smoothness,
-            local_updates=self.learning.local_updates,
+            local_updates=self.learning.steps(self.data.dataset_size_mean),
         )
         return self
 
@@ -265,7 +322,7 @@ class _Base(Section):
             transmit_power_w=self.radio.transmit_power_w,
             frequency_min_hz=self.device.frequency_min_hz,
             frequency_max_hz=self.device.frequency_max_hz,
-            local_updates=self.learning.local_updates,
+            local_updates=self.learning.steps(self.data.dataset_size_mean),
             local_epochs=self.learning.local_epochs,
             learning_rate=self.learning.learning_rate,
             smoothness=self.learning.smoothness,
@@ -279,6 +336,7 @@ class _Base(Section):
             coding_cycles=self.accounts.coding_cycles_per_parameter * self.learning.num_parameters,
             receive_energy_j=self._receive_energy_j(),
             idle_power_w=self.accounts.idle_power_w,
+            batch_size=self.learning.batch_size,
         )
 
     def _receive_energy_j(self) -> float:
@@ -297,6 +355,7 @@ if TYPE_CHECKING:
         control: Any
         principle: Any
         no_quantization: Any
+        server: Any
 
 else:
     Scenario = create_model(
@@ -304,5 +363,6 @@ else:
         __base__=_Base,
         __module__=__name__,
         __doc__="Everything that defines a run: the sections above, and one section per policy that has options.",
-        **dict(_policy_sections()),
+        server=(ServerSection, ServerSection()),
+        **dict(_option_sections(POLICIES)),
     )

@@ -5,6 +5,8 @@ import pytest
 from flwr.app import Context, RecordDict
 
 from qccf.flower import client_app, server_app
+from qccf.learning.server.registry import SERVER_OPTIMIZERS
+from qccf.rounds.run_folder import read_run
 from qccf.runtimes.flower import run_config as configs
 from qccf.runtimes.simulator import simulate
 from tests.helpers.loop_grid import LoopGrid
@@ -70,6 +72,30 @@ def test_estimates_of_a_changing_cell_are_the_same(tmp_path) -> None:
     for name in sorted(set(ours.files) - {"header", "checksum", "rounds/test_accuracy", "rounds/test_loss"}):
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
     assert 0 < simulated.clients["arrived"].sum() < simulated.clients["participated"].sum()
+
+
+def test_both_stop_at_the_same_accuracy(tmp_path) -> None:
+    settings = ["evaluation.until_accuracy=0.6", "evaluation.every=2", "evaluation.averaged=2", "federation.rounds=20"]
+    simulated = simulate(tiny_scenario(*settings), dataset=tiny_dataset(), out=tmp_path / "simulated")
+    federate(tmp_path / "flower", *settings)
+    theirs = read_run(tmp_path / "flower")
+    assert 4 <= simulated.num_rounds == theirs.num_rounds < 20
+    np.testing.assert_array_equal(simulated.accuracy, theirs.accuracy)
+    assert theirs.summary["stopped_at_accuracy"] == 0.6
+
+
+@pytest.mark.parametrize("optimizer", list(SERVER_OPTIMIZERS))
+@pytest.mark.parametrize("codec", ["model", "update+entropy"])
+def test_the_server_optimizer_and_its_state_are_the_same_to_the_bit(optimizer: str, codec: str, tmp_path) -> None:
+    settings = [f"server.optimizer={optimizer}", f"codec.name={codec}", "learning.batch_size=7", "federation.rounds=4"]
+    simulate(tiny_scenario(*settings), dataset=tiny_dataset(), out=tmp_path / "simulated")
+    federate(tmp_path / "flower", *settings)
+    checkpoints = [sorted((tmp_path / kind / "checkpoints").iterdir())[-1] for kind in ("simulated", "flower")]
+    ours, theirs = (np.load(path, allow_pickle=False) for path in checkpoints)
+    states = {name for name in ours.files if name.startswith("optimizer/")}
+    assert bool(states) == (optimizer in ("fedavgm", "fedadam", "fedyogi"))
+    for name in states | {"weights", "clients/num_bits", "clients/payload_bits", "rounds/energy_j"}:
+        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
 
 
 @pytest.mark.parametrize(

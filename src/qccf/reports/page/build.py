@@ -31,13 +31,16 @@ from qccf.reports.page.render import asset, render
 from qccf.reports.page.results import (
     DETAIL_HEADS,
     OVERVIEW_HEADS,
+    TARGET_HEADS,
     Group,
     detail_tables,
     overview_groups,
     overview_table,
     results_data,
+    target_tables,
 )
 from qccf.rounds.run import Run
+from qccf.rounds.targets import evaluation_shown
 
 VERDICT_CLASSES: dict[Answer, str] = {
     "holds": "holds", "holds in part": "partly", "tie": "tie", "refuted": "fails", "not settled": "unknown",
@@ -97,11 +100,13 @@ def build_report(
     manifest: Manifest,
     notes: str = "",
     varied: Sequence[Run] = (),
+    targets: Sequence[float] = (),
 ) -> ReportPage:
     """Draw the figures of any runs, judge the claims that they can judge, and write the page.
 
     `notes` explains verdicts (`diagnosis.md`). Unfinished runs are left out because their totals are not comparable;
-    if no run is finished, all are shown. Of the `varied` runs the page shows only the savings, beside the studies.
+    if no run is finished, all are shown. `targets` are the accuracies of the table that tells what it took to reach
+    them. Of the `varied` runs the page shows only the savings, beside the studies.
     """
     finished = [run for run in runs if run.finished]
     groups = families(finished or runs)
@@ -153,6 +158,9 @@ def build_report(
         margins=[quantity.margin_shown() for quantity in QUANTITIES],
         results=[(family, detail_tables(family)) for family in groups],
         result_heads=DETAIL_HEADS,
+        targets=[(family, target_tables(family, targets)) for family in groups],
+        target_heads=TARGET_HEADS,
+        target_rule=evaluation_shown((finished or runs)[0].scenario.evaluation),
         studies=study_figures,
         savings=sorted([*rows, *trained], key=lambda row: FACTORS.index(row.factor)) if rows else [],
         papers_savings=PAPERS_SAVINGS,

@@ -8,12 +8,14 @@ from qccf.core.intervals import Estimate, estimate
 from qccf.paper.families import Family, Setting
 from qccf.reports.page.numbers import energies_shown, percent_shown, shown
 from qccf.rounds.run import Run
+from qccf.rounds.targets import default_targets, target_cells
 
 OVERVIEW_HEADS = ("codec", "accuracy", "energy", "bits", "participation", "missed")
 DETAIL_HEADS = (
     "codec", "final accuracy", "energy", "for computing", "bits, all rounds", "bits, last tenth", "participation",
     "missed", "empty rounds", "Jain's index", "error / budget",
 )  # fmt: skip
+TARGET_HEADS = ("codec", "accuracy", "rounds", "seconds, simulated", "energy")
 MOST_ROWS = 12
 """A table at the top with more rows shows one setting per family."""
 MOST_GROUPS = 4
@@ -87,6 +89,22 @@ def results_data(families: Sequence[Family]) -> list[dict[str, Any]]:
         for setting in family.settings()
         for runs in _kinds(family, setting)
     ]
+
+
+def target_tables(family: Family, wanted: Sequence[float]) -> list[ResultTable]:
+    """Rounds, simulated seconds and energy until each target is reached; without targets, the highest reached ones."""
+    tables = []
+    for setting in family.settings():
+        kinds = _kinds(family, setting)
+        targets = wanted or default_targets([run for runs in kinds for run in runs])
+        rows = [
+            Row(runs[0].policy, [runs[0].codec, f"{100 * target:g} %", *target_cells(runs, target)])
+            for target in targets
+            for runs in kinds
+        ]
+        if rows:
+            tables.append(ResultTable(family.setting_title(setting), rows))
+    return tables
 
 
 def total_energy_j(run: Run) -> float:

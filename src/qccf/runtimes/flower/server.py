@@ -16,7 +16,7 @@ from qccf.rounds.run_folder import SCENARIO, read_scenario
 from qccf.runtimes.flower import run_config
 from qccf.runtimes.flower.exchange import POLL_S
 from qccf.runtimes.flower.strategy import QccfStrategy
-from qccf.runtimes.simulator import about_data, packages, resolved_scenario
+from qccf.runtimes.simulator import about_data, is_evaluated, packages, resolved_scenario
 
 SETTLED_S = 3.0
 """The number of nodes is final when it has not changed for this time."""
@@ -54,7 +54,9 @@ def server_app() -> ServerApp:
             )
             layout = run_config.clients_layout(clients)
 
-            def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+            def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
+                if not is_evaluated(scenario, server_round):
+                    return None
                 last = server_round == scenario.federation.rounds
                 samples = None if last else scenario.evaluation.samples
                 accuracy, loss = clients.evaluate(layout.flatten(arrays), samples)

@@ -22,10 +22,11 @@ from qccf.devices.power import rates_at_power_bps
 from qccf.learning.results import Flat
 from qccf.rounds import checkpoint, uplink
 from qccf.rounds.ledger import Ledger
-from qccf.rounds.round import OpenRound, RoundRules, ServerState, close_round, open_round
+from qccf.rounds.round import OpenRound, RoundRules, ServerState, close_round, open_round, state_at
 from qccf.rounds.run import Run, finished_run
 from qccf.rounds.run_folder import CHECKPOINTS, begin_run, write_run
 from qccf.rounds.setup import build_rules, scenario_codec
+from qccf.rounds.targets import may_stop
 from qccf.rounds.world import build_world
 from qccf.runtimes.flower.exchange import exchange, prompt_object_pulls
 from qccf.runtimes.flower.layout import Layout
@@ -127,7 +128,9 @@ class QccfStrategy(Strategy):
             self._begin(initial_arrays, grid)
             if isinstance(self._rates, MeasuredRates):
                 stack.enter_context(prompt_object_pulls())
-            while self._server.round_index < num_rounds:
+            while self._server.round_index < num_rounds and not may_stop(
+                self.ledger.accuracies, self.scenario.evaluation
+            ):
                 server_round = self._server.round_index + 1
                 log(INFO, "[ROUND %s/%s]", server_round, num_rounds)
                 messages = list(self.configure_train(server_round, self.arrays, self._config, grid))
@@ -307,7 +310,7 @@ class QccfStrategy(Strategy):
         blank = uplink.blank_statistics(sizes, self._rules.codec)
         statistics = uplink.updated_statistics(blank, reports, safety_margin=self._rules.safety_margin)
         self._build_cell(sizes)
-        self._server = ServerState(0, weights, self._rules.policy.init(statistics), statistics)
+        self._server = state_at(self._rules, statistics, weights)
         if self.out is not None:
             begin_run(self.out, self.scenario)
 

@@ -1,0 +1,224 @@
+"""Joules to an accuracy, one change at a time: from the paper's QCCF to the preset `lean`.
+
+Run: python -m benchmarks.ladder [--rungs A,B] [--seeds 0,1,…] [--until 0.85] [--record FILE] [--figure FILE] [--show]
+Each change is measured alone on top of the paper's QCCF (rungs "+ …") and added to the ones before it. The same command
+resumes what was stopped and skips what is finished. Runs are done seed by seed, so that a part has whole seeds.
+--record FILE keeps the figures of finished runs in a JSON file, and skips runs whose figures are in it.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from qccf.cli.queue_view import print_outcome, run_with_view
+from qccf.core.files import write_text_whole
+from qccf.core.intervals import Estimate, estimate
+from qccf.jobs.local import LocalEngine
+from qccf.jobs.training import TrainingJob, training_job
+from qccf.learning.datasets import data_folder
+from qccf.reports.figures.builders import INTERVALS, estimated
+from qccf.reports.figures.chart import Chart, Panel
+from qccf.reports.figures.drawing import save_chart
+from qccf.reports.figures.style import MARKERS, PALETTE, Style
+from qccf.rounds.run import Run
+from qccf.rounds.run_folder import read_run
+from qccf.rounds.targets import targets_json
+from qccf.settings.loading import Scenario, load_scenario
+
+TARGETS = (0.70, 0.75, 0.80, 0.85)
+
+Changes = Mapping[str, Any]
+
+FEDERATION: Changes = {"data.dataset": "emnist", "data.dataset_size_std": 300.0}
+PAPER: Changes = {"control.form": "paper", "codec.name": "model"}
+LEVERS: Mapping[str, Changes] = {
+    "coded updates": {"codec.name": "update+entropy"},
+    "default controller": {"control.form": "scale-free"},
+    "small steps": {"learning.batch_size": 20},
+    "one epoch": {"learning.local_epochs": 1},
+    "server momentum": {"server.optimizer": "fedavgm", "server.fedavgm.momentum": 0.5},
+    "half of the clients": {"control.form": "scale-free", "control.share": 0.5},
+}
+"""In the order in which they are added. The paper's form of the controller has no share of clients to set."""
+
+FIRST, LAST = "paper", "lean"
+
+
+def rungs() -> dict[str, Changes]:
+    """The settings of each rung: the paper's QCCF, each lever alone on it, and the levers added one by one."""
+    found: dict[str, Changes] = {FIRST: PAPER}
+    found |= {f"+ {name}": {**PAPER, **changes} for name, changes in LEVERS.items()}
+    added = dict(PAPER)
+    names = list(LEVERS)
+    for count, name in enumerate(names, start=1):
+        added |= LEVERS[name]
+        if count > 1:  # the first lever alone is the same
+            found[LAST if count == len(names) else f"{count} levers"] = dict(added)
+    return found
+
+
+def rung_scenario(changes: Changes, *, rounds: int, until: float, seed: int) -> Scenario:
+    """A rung as a run that stops when it has reached the highest target."""
+    common: Changes = {
+        "federation.rounds": rounds,
+        "federation.seed": seed,
+        "evaluation.samples": 4000,
+        "evaluation.until_accuracy": until,
+        "execution.workers": 1,
+        "execution.checkpoint_every": 5,
+    }
+    return load_scenario("femnist", {**FEDERATION, **changes, **common})
+
+
+Figures = dict[str, Any]
+"""Of one run: rounds, seconds and energy to each target (None where it was not reached), and where the run stopped."""
+
+
+def measures(run: Run, until: float) -> Figures:
+    targets = [target for target in TARGETS if target <= until]
+    return {
+        "accuracy": run.final_accuracy(),
+        "energy_j": float(run.energy_j[-1]),
+        "rounds": run.num_rounds,
+        "computing_share": run.computing_share(),
+        "bits": run.mean_upload_bits(),
+        "until": until,
+        "targets": targets_json(run, targets),
+    }
+
+
+def record_key(rung: str, changes: Changes, rounds: int, seed: int) -> str:
+    """What was run, in words that stay the same when settings are added."""
+    said = ", ".join(f"{key}={value}" for key, value in {**FEDERATION, **changes}.items())
+    return f"{rung}: {said}; {rounds} rounds, seed {seed}"
+
+
+def read_record(file: Path | None) -> dict[str, Figures]:
+    return json.loads(file.read_text(encoding="utf-8")) if file is not None and file.exists() else {}
+
+
+def energies(mine: Sequence[Figures], target: float) -> list[float | None]:
+    """The energy that each seed took to a target, None where it was not reached; without runs that stopped below it."""
+    costs = [one["targets"][f"{target:g}"] for one in mine if f"{target:g}" in one["targets"]]
+    return [None if cost is None else cost["energy_j"] for cost in costs]
+
+
+def shown(values: Sequence[float | None]) -> str:
+    """A cell of the table in millijoules: mean and 95 % interval, or how many seeds have reached the target."""
+    known = [value for value in values if value is not None]
+    if not values:
+        return "not run"
+    if len(known) < len(values):
+        return f"reached by {len(known)} of {len(values)}" if known else "not reached"
+    return estimate(known).shown(".3g", scale=1e3)
+
+
+def ratio(mine: Mapping[int, Figures], first: Mapping[int, Figures], target: float) -> Estimate:
+    """Energy as a share of the paper's to the same target, paired by seed."""
+    pairs = [(energies([mine[seed]], target), energies([first[seed]], target)) for seed in mine if seed in first]
+    known = [(a[0], b[0]) for a, b in pairs if a and b and a[0] is not None and b[0] is not None]
+    return estimate(a / b for a, b in known if a is not None and b is not None)
+
+
+Results = Mapping[str, Mapping[int, Figures]]
+"""Rung, seed."""
+
+
+def table(results: Results) -> list[str]:
+    """The ladder as lines of Markdown."""
+    heads = [f"mJ to {100 * target:g} %" for target in TARGETS]
+    lines = ["| rung | seeds | " + " | ".join(heads) + " | of the paper's energy | computing |"]
+    lines.append("|---" * (len(heads) + 4) + "|")
+    first = results.get(FIRST, {})
+    for rung, mine in results.items():
+        cells = [shown(energies(list(mine.values()), target)) for target in TARGETS]
+        against = next((one for target in (0.75, 0.70) if (one := ratio(mine, first, target)).count), None)
+        share = "–" if against is None else against.shown(".2g", scale=100.0, unit=" %")
+        computing = estimate(one["computing_share"] for one in mine.values()).shown(".0f", scale=100.0, unit=" %")
+        lines.append(f"| {rung} | {len(mine)} | " + " | ".join(cells) + f" | {share} | {computing} |")
+    return lines
+
+
+def figure(results: Results) -> Chart:
+    """Energy to each target by rung."""
+    names = list(results)
+    series = []
+    for place, target in enumerate(TARGETS):
+        found = [energies(list(results[name].values()), target) for name in names]
+        whole = [
+            (k, estimate(1e3 * value for value in values if value is not None))
+            for k, values in enumerate(found)
+            if values and None not in values
+        ]
+        if whole:
+            style = Style(PALETTE[place], MARKERS[place])
+            points = [k for k, _ in whole], [one for _, one in whole]
+            series.append(estimated(f"{100 * target:g} %", *points, style, "points", limits=(1e-3, float("inf"))))
+    panel = Panel("", "", "energy to this accuracy (mJ)", tuple(series), y_log=True, categories=tuple(names))
+    caption = f"EMNIST, β = 300, the paper's cost model. {INTERVALS}; a missing point was not reached by every seed."
+    return Chart("ladder", "Joules to an accuracy, one change at a time", caption, (panel,), 1, (8.0, 4.0))
+
+
+def finished(
+    jobs: Mapping[str, tuple[TrainingJob, float]], known: dict[str, Figures], file: Path | None
+) -> dict[str, Figures]:
+    """The figures of the runs that are recorded or finished; those of finished runs are recorded."""
+    figures = dict(known)
+    for key, (job, until) in jobs.items():
+        if job.is_finished():
+            figures[key] = measures(read_run(job.folder), until)
+    if file is not None:
+        write_text_whole(file, json.dumps(figures, indent=1, sort_keys=True) + "\n")
+    return figures
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rungs", metavar="A,B,…", help=f"default all: {', '.join(rungs())}")
+    parser.add_argument("--seeds", default="0,1,2,3,4", metavar="0,1,…")
+    parser.add_argument("--rounds", type=int, default=120, help="the most rounds of a run (default 120)")
+    parser.add_argument("--until", type=float, default=max(TARGETS), help="accuracy at which runs stop (default 0.85)")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time, one core each")
+    parser.add_argument("--out", type=Path, default=Path("runs/ladder"))
+    parser.add_argument("--record", type=Path, metavar="FILE", help="figures of finished runs, read and written")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="write the figure here")
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--show", action="store_true", help="print the table of what is finished and stop")
+    options = parser.parse_args()
+    chosen = options.rungs.split(",") if options.rungs else list(rungs())
+    unknown = [name for name in chosen if name not in rungs()]
+    if unknown:
+        parser.error(f"--rungs {unknown[0]} is not one of {', '.join(rungs())}")
+    data_dir, known = data_folder(options.data_dir), read_record(options.record)
+    keys: dict[tuple[str, int], str] = {}
+    jobs: dict[str, tuple[TrainingJob, float]] = {}
+    for seed in map(int, options.seeds.split(",")):
+        for name in chosen:
+            changes = rungs()[name]
+            key = keys[name, seed] = record_key(name, changes, options.rounds, seed)
+            if known.get(key, {"until": 0.0})["until"] < options.until:
+                scenario = rung_scenario(changes, rounds=options.rounds, until=options.until, seed=seed)
+                jobs[key] = training_job(scenario, options.out, data_dir, note=name), options.until
+    code = 0
+    if not options.show:
+        console = Console()
+        progress = run_with_view(console, [job for job, _ in jobs.values()], LocalEngine(options.jobs))
+        code = print_outcome(console, progress)
+    figures = finished(jobs, known, options.record)
+    results: dict[str, dict[int, Figures]] = {}
+    for (name, seed), key in keys.items():
+        if key in figures:
+            results.setdefault(name, {})[seed] = figures[key]
+    results = {name: results[name] for name in rungs() if name in results}
+    print("\n".join(table(results)))
+    if options.figure is not None and results:
+        save_chart(figure(results), options.figure)
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

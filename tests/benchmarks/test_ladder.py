@@ -1,0 +1,89 @@
+"""The ladder from the paper's QCCF to `lean`: its rungs, its record and its table."""
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks.ladder import (
+    FIRST,
+    LAST,
+    LEVERS,
+    energies,
+    figure,
+    measures,
+    ratio,
+    read_record,
+    record_key,
+    rung_scenario,
+    rungs,
+    shown,
+    table,
+)
+from qccf.settings.loading import load_scenario
+from tests.rounds.test_targets import made_run
+
+
+def figures(*energy_mj: float | None, until: float = 0.85) -> dict:
+    names = ("0.7", "0.75", "0.8", "0.85")
+    costs = [None if one is None else {"rounds": 1, "seconds": 1.0, "energy_j": one / 1e3} for one in energy_mj]
+    return {"until": until, "targets": dict(zip(names, costs, strict=False)), "computing_share": 0.5}
+
+
+def test_the_first_rung_is_the_papers_and_the_last_is_the_preset() -> None:
+    made = {name: rung_scenario(changes, rounds=5, until=0.75, seed=3) for name, changes in rungs().items()}
+    assert len(made) == 1 + len(LEVERS) + len(LEVERS) - 1
+    assert (made[FIRST].control.form, made[FIRST].codec.name, made[FIRST].learning.local_updates) == (
+        "paper",
+        "model",
+        6,
+    )
+    lean = load_scenario("lean")
+    for section in ("learning", "server", "control", "codec"):
+        assert getattr(made[LAST], section) == getattr(lean, section), section
+    assert {one.evaluation.until_accuracy for one in made.values()} == {0.75}
+    assert {one.federation.seed for one in made.values()} == {3}
+
+
+def test_each_rung_adds_one_lever() -> None:
+    found = rungs()
+    added = [found["+ coded updates"], *(found[f"{count} levers"] for count in range(2, len(LEVERS))), found[LAST]]
+    for before, after, lever in zip(added, added[1:], list(LEVERS.values())[1:], strict=False):
+        assert {**before, **lever} == after
+
+
+def test_a_run_that_stopped_below_a_target_says_nothing_about_it() -> None:
+    run = made_run([0.5, 0.7, 0.72, 0.78, 0.8], energy_j=1e-3)
+    run.client_columns.update(
+        compute_energy_j=np.ones(1), upload_energy_j=np.ones(1), participated=np.ones(1, bool), num_bits=np.ones(1)
+    )
+    found = measures(run, 0.75)
+    assert found["targets"] == {"0.7": {"rounds": 3, "seconds": 1.5, "energy_j": pytest.approx(3e-3)}, "0.75": {
+        "rounds": 4, "seconds": 2.0, "energy_j": pytest.approx(4e-3)}}  # fmt: skip
+    assert energies([found], 0.8) == []
+    assert shown(energies([found], 0.8)) == "not run"
+    assert found["computing_share"] == 0.5
+    json.dumps(found)
+
+
+def test_the_table_pairs_by_seed_and_says_what_was_not_reached() -> None:
+    results = {
+        FIRST: {0: figures(100.0, 200.0, None, None), 1: figures(200.0, 400.0, None, None)},
+        LAST: {0: figures(2.0, 4.0, 8.0, None), 1: figures(2.0, 4.0, None, None), 2: figures(9.0, 9.0, 9.0, 9.0)},
+    }
+    assert ratio(results[LAST], results[FIRST], 0.75).mean == pytest.approx((0.02 + 0.01) / 2)
+    lines = table(results)
+    assert lines[2].startswith("| paper | 2 | 150 ± 635 | 300 ± 1.27e+03 | not reached | not reached | 1e+02 ± 0 %")
+    assert "| reached by 2 of 3 | reached by 1 of 3 | 1.5 ± 6.4 % |" in lines[3]
+    chart = figure(results)
+    assert [series.name for series in chart.panels[0].series] == ["70 %", "75 %"]
+
+
+def test_the_record_of_a_run_is_found_by_its_words(tmp_path) -> None:
+    key = record_key(LAST, rungs()[LAST], 120, 2)
+    assert key.startswith("lean: data.dataset=emnist, data.dataset_size_std=300.0, control.form=scale-free")
+    assert key.endswith("; 120 rounds, seed 2")
+    (tmp_path / "record.json").write_text(json.dumps({key: figures(1.0)}))
+    assert read_record(tmp_path / "record.json")[key]["until"] == 0.85
+    assert read_record(tmp_path / "none.json") == {}
+    assert read_record(None) == {}
