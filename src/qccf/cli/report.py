@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qccf.cli.options import Subparsers, add_json
-from qccf.core.errors import QccfError
+from qccf.cli.options import Subparsers, add_json, add_trust, from_folder
+from qccf.core.errors import FileError, QccfError
+from qccf.core.files import read_inside, read_text_inside, require_inside
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,6 +32,7 @@ def add_parser(commands: Subparsers) -> None:
     }
     report.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders of runs, or folders above them")
     report.add_argument("--out", type=Path, metavar="FILE.html", help="the page (default DIR/report.html)")
+    add_trust(report, "a folder")
     add_json(report, "the numbers behind each verdict")
     report.set_defaults(run=report_command)
 
@@ -48,7 +50,9 @@ class Found:
 
 
 def find_planned(folder: Path, tree: dict[str, Any]) -> Found:
-    """The results that exist of those that a reproduction planned."""
+    """The results that exist of those that a reproduction planned. A name that leads out of its folder is refused."""
+    for name in [*tree["runs"], *tree.get("varied", []), *tree["studies"]]:
+        require_inside(folder / name, folder)
     runs, varied = (
         [folder / name for name in names if (folder / name / "summary.json").exists()]
         for names in (tree["runs"], tree.get("varied", []))
@@ -57,6 +61,11 @@ def find_planned(folder: Path, tree: dict[str, Any]) -> Found:
 
 
 def report_command(options: argparse.Namespace) -> int:
+    with from_folder(options.folders[0], trusted=options.trust):
+        return _report(options)
+
+
+def _report(options: argparse.Namespace) -> int:
     """Of a reproduction, the runs of its last plan; of any other folder, all runs in it."""
     from qccf.cli.json_output import print_json
     from qccf.cli.screen import output
@@ -80,6 +89,8 @@ def report_command(options: argparse.Namespace) -> int:
         raise QccfError(f"{', '.join(map(str, folders))}: no training run here has written a summary yet.")
     out: Path = options.out or folders[0] / "report.html"
     require_writable(out.parent)
+    if not options.trust:
+        require_inside(out.parent / "figures", out.parent)
     report = write_report(out, found, _merge_manifests(manifests), notes=[folder / NOTES for folder in folders])
     if options.json:
         print_json([_verdict_json(one, full=options.json == "full") for one in report.judged])
@@ -95,10 +106,12 @@ def _verdict_json(one: "Judged", *, full: bool) -> dict[str, Any]:
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
     try:
-        tree: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        tree: dict[str, Any] = json.loads(read_inside(folder / MANIFEST, folder))
         manifest_of(tree, folder)
         return tree
-    except (OSError, ValueError, KeyError, TypeError):
+    except FileError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise QccfError(f"{folder / MANIFEST} cannot be read: run `qccf reproduce` again, which resumes.") from None
 
 
@@ -110,10 +123,10 @@ def manifest_of(tree: dict[str, Any], folder: Path) -> "Manifest":
     existing = len(found.runs) + len(found.varied) + len(found.studies)
     planned = len(tree["runs"]) + len(tree.get("varied", [])) + len(tree["studies"])
     return Manifest(
-        command=tree["command"],
-        scale=tree["scale"],
-        not_run=tuple((task, reason) for task, reason in tree["not_run"]),
-        failed=tuple((label, reason) for label, reason in tree["failed"]),
+        command=str(tree["command"]),
+        scale=str(tree["scale"]),
+        not_run=tuple((str(task), str(reason)) for task, reason in tree["not_run"]),
+        failed=tuple((str(label), str(reason)) for label, reason in tree["failed"]),
         unfinished=max(0, planned - existing - len(tree["failed"])),
     )
 
@@ -137,7 +150,7 @@ def write_report(out: Path, found: Found, manifest: "Manifest", *, notes: Sequen
     from qccf.reports.page.build import build_report
     from qccf.rounds.run_folder import read_run
 
-    notes_text = "\n\n".join(path.read_text(encoding="utf-8") for path in notes if path.is_file())
+    notes_text = "\n\n".join(read_text_inside(path, path.parent) for path in notes if path.is_file())
     records, varied = ([read_run(path) for path in paths] for paths in (found.runs, found.varied))
     report = build_report(records, [read_study(path) for path in found.studies], manifest, notes_text, varied)
     report.write(out)

@@ -14,6 +14,7 @@ from qccf.control import bound
 from qccf.core.contracts import Constants
 from qccf.core.units import dbm_to_w
 from qccf.policies.registry import POLICIES
+from qccf.settings.plain import require_plain
 from qccf.wireless.cell import LineOfSight, Radio
 
 MAX_DEADLINE_S = 86_400.0
@@ -32,6 +33,13 @@ def key(default: Any, description: str, **limits: Any) -> Any:
 
 class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _is_plain(self) -> "Section":
+        for name, value in self:
+            if not isinstance(value, Section):
+                require_plain(value, name)
+        return self
 
 
 def section_model(name: str, options: type) -> type[Section]:
