@@ -107,3 +107,10 @@ def test_able_clients_are_those_that_settle_in_time() -> None:
         tried |= cost.settle(everybody, observation, CONSTANTS).arrived
     assert 10 < tried.sum() < 50
     assert cost.able_clients(observation, CONSTANTS).tolist() == tried.tolist()
+
+
+def test_the_highest_frequency_itself_is_allowed() -> None:
+    """Half a second for half a gigacycle: exactly 1 GHz, in numbers that are exact."""
+    constants = replace(CONSTANTS, deadline_s=1.0, frequency_max_hz=1e9)
+    assert cost.slowest_frequency_hz(np.array([0.5e9]), 0.5, constants)[0] == 1e9
+    assert np.isinf(cost.slowest_frequency_hz(np.array([0.5e9]), np.nextafter(0.5, 1.0), constants)[0])

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from qccf.core.errors import QccfError, RunFolderError
+from qccf.core.errors import CheckpointError, QccfError, RunFolderError
 from qccf.policies.qccf import Qccf
 from qccf.rounds import checkpoint
 from qccf.rounds.run import Run
@@ -362,3 +362,18 @@ def test_a_killed_writer_leaves_no_lock(tmp_path: Path) -> None:
     process.wait()
     process.stdout.close()
     assert_same(run_to_the_end("qccf", tmp_path), run_to_the_end("qccf"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda weights: weights.view(np.int32), lambda weights: weights.reshape(-1, 2), lambda weights: weights[None]],
+)
+def test_a_checkpoint_whose_arrays_have_another_type_or_shape_is_damaged(tmp_path: Path, change) -> None:
+    """The bytes are the same, so that only the digest of type and shape can tell."""
+    stopped_after(2, tmp_path)
+    newest = tmp_path / "checkpoints" / "round-000002.npz"
+    with np.load(newest) as file:
+        arrays = {name: file[name] for name in file.files}
+    np.savez(newest, **arrays | {"weights": change(arrays["weights"])})
+    with pytest.raises(CheckpointError, match="its checksum does not match"):
+        checkpoint.load(newest, run_fingerprint(tiny_scenario(), tiny_dataset()))
