@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from qccf.core.errors import ConfigError
+from qccf.core.registry import without_plugins
 from qccf.policies.registry import PAPERS_POLICIES, with_codecs
 from qccf.rounds.run import Run
 from qccf.rounds.runs import Runs
@@ -140,7 +141,8 @@ def report(runs: Run | Sequence[Run] | Path | str, out: Path | str = "report.htm
     if not runs:
         raise ConfigError("there is no run to report: give at least one run, or a folder that holds one.")
     page = Path(out)
-    build_report(runs, [], Manifest()).write(page)
+    with without_plugins("a run"):
+        build_report(runs, [], Manifest()).write(page)
     return page
 
 

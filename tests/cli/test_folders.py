@@ -211,14 +211,14 @@ def test_a_run_is_extended_by_resume_and_rounds(capsys, trained: list[int]) -> N
     assert run("--out", "run") == 0
     assert run("--out", "long", "--rounds", "5") == 0
     trained.clear()
-    assert main(["run", "--resume", "run", "--rounds", "5", "--workers", "1"]) == 0
+    assert main(["run", "--resume", "run", "--rounds", "5", "--workers", "1", "--trust"]) == 0
     assert trained == [3, 4]
     for name in ("rounds.parquet", "clients.parquet", "statistics.parquet"):
         assert Path("run", name).read_bytes() == Path("long", name).read_bytes()
     shown = [json.loads(Path(folder, "summary.json").read_text()) for folder in ("run", "long")]
     assert shown[0] == shown[1]
     trained.clear()
-    assert main(["run", "--resume", "run"]) == 0
+    assert main(["run", "--resume", "run", "--trust"]) == 0
     assert trained == []
     assert "finished already" in capsys.readouterr().out
 
@@ -241,7 +241,7 @@ def test_resume_refuses_what_it_would_ignore(capsys, arguments: list[str], sente
     assert run("--out", "run") == 0
     before = files()
     capsys.readouterr()
-    assert main(["run", "--resume", "run", *arguments]) == 2
+    assert main(["run", "--resume", "run", "--trust", *arguments]) == 2
     assert sentence in refused(capsys)
     assert files() == before
 

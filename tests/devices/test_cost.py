@@ -155,3 +155,10 @@ def test_settle_uses_the_power_of_the_decision() -> None:
     upload_s = (2 * 246_590 + 32) / 1e8
     assert outcome.latency_s[0] == pytest.approx(0.012 + upload_s)
     assert outcome.upload_energy_j[0] == pytest.approx(powers_w[0] * upload_s)
+
+
+def test_the_highest_frequency_itself_is_allowed() -> None:
+    """Half a second for half a gigacycle: exactly 1 GHz, in numbers that are exact."""
+    constants = replace(CONSTANTS, deadline_s=1.0, frequency_max_hz=1e9)
+    assert cost.slowest_frequency_hz(np.array([0.5e9]), 0.5, constants)[0] == 1e9
+    assert np.isinf(cost.slowest_frequency_hz(np.array([0.5e9]), np.nextafter(0.5, 1.0), constants)[0])

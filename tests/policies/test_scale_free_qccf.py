@@ -404,3 +404,19 @@ def test_a_looser_budget_costs_no_more_energy(settings: list[str]) -> None:
             spent.append(plan(scenario, ["qccf"], 1)[0].energy_j[-1])
         assert all(after <= 1.01 * before for before, after in pairwise(spent)), (knob, spent)
         assert settings or spent[-1] < 0.9 * spent[0], knob
+
+
+def test_last_bits_are_the_scheduled_ones_although_an_upload_is_lost() -> None:
+    """The Taylor step of Case 5 starts at the client's last decision; whether its upload arrived does not matter."""
+    policy = Qccf(CONSTANTS, rounds=3)
+    statistics = equal_statistics(1200.0, 1000.0)
+    state = policy.init(statistics)
+    observation = Observation(np.full((2, 2), 1e9), statistics)
+    decision = Decision(np.array([0, 1]), np.array([3, 5]), np.array([1e9, 1e9]))
+    lost = settle(decision, observation, CONSTANTS, failed=np.array([True, False]))
+    assert lost.arrived.tolist() == [False, True]
+    state = policy.update(state, decision, replace(lost, statistics=statistics))
+    assert state["last_num_bits"] == [3, 5]
+    idle = Decision(np.array([-1, 0]), np.array([0, 7]), np.array([0.0, 1e9]))
+    outcome = replace(settle(idle, observation, CONSTANTS), statistics=statistics)
+    assert policy.update(state, idle, outcome)["last_num_bits"] == [3, 7]

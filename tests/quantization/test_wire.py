@@ -209,3 +209,17 @@ def test_blocks_by_number_and_by_layer() -> None:
     vector = np.concatenate([np.full(100, 0.25), np.full(200, 4.0)]).astype(np.float32)
     assert layers.forecast(vector).error_scale == 0.25 * (100 * 0.25**2 + 200 * 4.0**2)
     np.testing.assert_array_equal(layers.decode(layers.encode(vector, 1, 3), 1), vector)
+
+
+@pytest.mark.parametrize("num_bits", range(1, 17))
+def test_padding_begins_right_after_the_last_bit(num_bits: int) -> None:
+    """One bit at a time: used bits may be set, and each of the others is refused."""
+    size = (num_bits + 7) // 8
+    for bit in range(8 * size):
+        body = np.zeros(size, dtype=np.uint8)
+        body[bit // 8] = 1 << (bit % 8)
+        if bit < num_bits:
+            wire.check_padding(body, num_bits)
+        else:
+            with pytest.raises(errors.PaddingError):
+                wire.check_padding(body, num_bits)

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from qccf.core.errors import QccfError, RunFolderError
+from qccf.core.errors import CheckpointError, QccfError, RunFolderError
 from qccf.policies.qccf import Qccf
 from qccf.rounds import checkpoint
 from qccf.rounds.run import Run
@@ -429,3 +429,18 @@ def test_a_lower_accuracy_would_shorten_a_run_and_is_refused(tmp_path: Path, bef
     wanted = tiny_scenario(f"evaluation.until_accuracy={after}")
     with pytest.raises(RunFolderError, match=f"--until-accuracy {after} would make this run shorter"):
         simulate(wanted, "qccf", out=tmp_path, extend=True, dataset=tiny_dataset())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda weights: weights.view(np.int32), lambda weights: weights.reshape(-1, 2), lambda weights: weights[None]],
+)
+def test_a_checkpoint_whose_arrays_have_another_type_or_shape_is_damaged(tmp_path: Path, change) -> None:
+    """The bytes are the same, so that only the digest of type and shape can tell."""
+    stopped_after(2, tmp_path)
+    newest = tmp_path / "checkpoints" / "round-000002.npz"
+    with np.load(newest) as file:
+        arrays = {name: file[name] for name in file.files}
+    np.savez(newest, **arrays | {"weights": change(arrays["weights"])})
+    with pytest.raises(CheckpointError, match="its checksum does not match"):
+        checkpoint.load(newest, run_fingerprint(tiny_scenario(), tiny_dataset()))

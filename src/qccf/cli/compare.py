@@ -109,29 +109,30 @@ def compare_command(options: argparse.Namespace) -> int:
     out: Path = options.out or default_folder(f"compare-{Path(options.scenario).stem}", settings)
     jobs = [training_job(one, out, data_dir, tensorboard=options.tensorboard) for one in scenarios]
     end_announcement()
+    status = 0
     with claimed(out, "compare", settings, force=options.force):
         print_start(console, jobs, out)
         progress = run_with_view(console, jobs, build_engine(options))
         finished = [job for job, state in zip(jobs, progress.states, strict=True) if state == "done"]
         if finished and not progress.interrupted:
-            _print_results(console, out, finished, options.json, options.targets)
-    return print_outcome(console, progress)
+            status = _print_results(console, out, finished, options.json, options.targets)
+    return print_outcome(console, progress) or status
 
 
 def _print_results(
     console: "Console", out: Path, jobs: "Sequence[TrainingJob]", as_json: str | None, wanted: list[float] | None
-) -> None:
-    """Read the runs back, write their figures and summaries, print the table."""
+) -> int:
+    """Read the runs back, write their figures and summaries, print the table; returns the exit status."""
     from qccf.cli.json_output import print_json, run_json
-    from qccf.cli.tables import common_parts, print_health, results_table, service_table, targets_table
-    from qccf.core.files import write_text_whole
+    from qccf.cli.tables import common_parts, print_health, results_table, service_table, status_of, targets_table
+    from qccf.core.files import alone_in, write_text_whole
     from qccf.core.numbers import quantity
     from qccf.core.words import counted
     from qccf.jobs.training import cached_dataset
     from qccf.reports.figures.drawing import save_chart
     from qccf.reports.figures.run import run_charts
     from qccf.rounds.run import codecs_of, health_sentences, run_labels
-    from qccf.rounds.run_folder import read_run
+    from qccf.rounds.run_folder import FIGURES, read_run
     from qccf.rounds.targets import default_targets, least_energy_sentence, targets_json
 
     scenario = jobs[0].scenario
@@ -139,14 +140,15 @@ def _print_results(
     runs = [read_run(job.folder) for job in jobs]
     summaries = [run.summary for run in runs]
     write_text_whole(out / "summary.json", json.dumps(summaries, indent=2) + "\n")
-    for chart in run_charts(runs, dataset):
-        chart = replace(chart, caption=f"{codecs_of(runs)}. {chart.caption}")
-        save_chart(chart, out / "figures" / f"{chart.key}.png")
+    with alone_in(out / FIGURES):
+        for chart in run_charts(runs, dataset):
+            chart = replace(chart, caption=f"{codecs_of(runs)}. {chart.caption}")
+            save_chart(chart, out / FIGURES / f"{chart.key}.png")
     stop = scenario.evaluation.until_accuracy
     targets = wanted or ([stop] if stop else default_targets(runs))
     if as_json:
         print_json([run_json(run, full=as_json == "full") | {"targets": targets_json(run, targets)} for run in runs])
-        return
+        return status_of(runs)
     seeds = len({run.seed for run in runs})
     rounds = f"{'up to ' if stop else ''}{counted(scenario.federation.rounds, 'round')}"
     title = f"{dataset.name}, {rounds}, {counted(seeds, 'seed')}{common_parts(runs)}"
@@ -164,3 +166,4 @@ def _print_results(
     console.print(f"Written: {out}", soft_wrap=True)
     if sentence := least_energy_sentence(runs, targets):
         console.print(sentence, style="bold", soft_wrap=True, highlight=False)
+    return status_of(runs)

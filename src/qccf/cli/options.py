@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TypeAlias
 
@@ -162,6 +163,21 @@ def add_json(command: Parser, full: str) -> None:
         choices=("summary", "full"),
         help=f"print JSON instead of tables; `--json full` has {full}",
     )
+
+
+def add_trust(command: Parser, folder: str) -> None:
+    command.add_argument(
+        "--trust",
+        action="store_true",
+        help=f"load the code (module:Class) that {folder} names, and follow its links; without it, it is only data",
+    )
+
+
+def from_folder(folder: Path, *, trusted: bool) -> AbstractContextManager[None]:
+    """While a folder is used that may come from somebody else, load no code that it names, unless it is trusted."""
+    from qccf.core.registry import without_plugins
+
+    return nullcontext() if trusted else without_plugins(str(folder))
 
 
 def add_data_dir(command: Parser) -> None:

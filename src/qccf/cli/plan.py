@@ -153,15 +153,16 @@ def _statistics_source(scenario: "Scenario", recorded: "Run | None") -> str:
 
 def _progress_bar() -> "Progress":
     """A bar on a terminal; nothing elsewhere."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from qccf.cli.screen import messages
+
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=messages(),
         transient=True,
         disable=not sys.stderr.isatty(),
     )

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qccf.cli.options import Subparsers, add_json, add_targets
-from qccf.core.errors import QccfError
+from qccf.cli.options import Subparsers, add_json, add_targets, add_trust, from_folder
+from qccf.core.errors import FileError, QccfError
+from qccf.core.files import read_inside, read_text_inside, require_inside
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,6 +39,7 @@ def add_parser(commands: Subparsers) -> None:
         help="folders of runs, folders above them, or files of recorded runs (.json)",
     )
     report.add_argument("--out", type=Path, metavar="FILE.html", help="the page (default DIR/report.html)")
+    add_trust(report, "a folder")
     add_targets(report)
     add_json(report, "the numbers behind each verdict as well")
     report.set_defaults(run=report_command)
@@ -63,7 +65,9 @@ class Found:
 
 
 def find_planned(folder: Path, tree: dict[str, Any]) -> Found:
-    """The results that exist of those that a reproduction planned."""
+    """The results that exist of those that a reproduction planned. A name that leads out of its folder is refused."""
+    for name in [*tree["runs"], *tree.get("varied", []), *tree["studies"]]:
+        require_inside(folder / name, folder)
     runs, varied = (
         [folder / name for name in names if (folder / name / "summary.json").exists()]
         for names in (tree["runs"], tree.get("varied", []))
@@ -72,6 +76,11 @@ def find_planned(folder: Path, tree: dict[str, Any]) -> Found:
 
 
 def report_command(options: argparse.Namespace) -> int:
+    with from_folder(options.folders[0], trusted=options.trust):
+        return _report(options)
+
+
+def _report(options: argparse.Namespace) -> int:
     """Of a reproduction, the runs of its last plan; of any other folder, all runs in it."""
     from qccf.cli.json_output import print_json
     from qccf.cli.screen import announce, end_announcement, messages, output
@@ -100,6 +109,8 @@ def report_command(options: argparse.Namespace) -> int:
         raise QccfError(f"{', '.join(map(str, folders))}: no training run here has written a summary yet.")
     out: Path = options.out or (folders[0].parent if found.records else folders[0]) / "report.html"
     require_writable(out.parent)
+    if not options.trust:
+        require_inside(out.parent / "figures", out.parent)
     announce(messages(), f"Drawing the figures of {counted(len(found.runs), 'run')}")
     notes = [folder / NOTES for folder in folders]
     report = write_report(out, found, _merge_manifests(manifests), notes=notes, targets=options.targets or ())
@@ -128,10 +139,12 @@ def _verdict_json(one: "Judged", *, full: bool) -> dict[str, Any]:
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
     try:
-        tree: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        tree: dict[str, Any] = json.loads(read_inside(folder / MANIFEST, folder))
         manifest_of(tree, folder)
         return tree
-    except (OSError, ValueError, KeyError, TypeError):
+    except FileError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise QccfError(f"{folder / MANIFEST} cannot be read: run `qccf reproduce` again, which resumes.") from None
 
 
@@ -143,10 +156,10 @@ def manifest_of(tree: dict[str, Any], folder: Path) -> "Manifest":
     existing = len(found.runs) + len(found.varied) + len(found.studies)
     planned = len(tree["runs"]) + len(tree.get("varied", [])) + len(tree["studies"])
     return Manifest(
-        command=tree["command"],
-        scale=tree["scale"],
-        not_run=tuple((task, reason) for task, reason in tree["not_run"]),
-        failed=tuple((label, reason) for label, reason in tree["failed"]),
+        command=str(tree["command"]),
+        scale=str(tree["scale"]),
+        not_run=tuple((str(task), str(reason)) for task, reason in tree["not_run"]),
+        failed=tuple((str(label), str(reason)) for label, reason in tree["failed"]),
         unfinished=max(0, planned - existing - len(tree["failed"])),
     )
 
@@ -173,7 +186,7 @@ def write_report(
     from qccf.rounds.run_folder import read_run
     from qccf.rounds.run_record import RunRecords
 
-    notes_text = "\n\n".join(path.read_text(encoding="utf-8") for path in notes if path.is_file())
+    notes_text = "\n\n".join(read_text_inside(path, path.parent) for path in notes if path.is_file())
     records, varied = ([read_run(path) for path in paths] for paths in (found.runs, found.varied))
     records += [run for path in found.records for run in RunRecords(path).runs()]
     studies = [read_study(path) for path in found.studies]

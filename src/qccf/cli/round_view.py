@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
+from rich.text import Text
 
 from qccf.core.numbers import clock, number, quantity
 from qccf.core.words import counted
@@ -48,7 +49,7 @@ class LiveView:
         }
         if math.isnan(last["participation_queue"]):
             del rows["queues λ1, λ2"]
-        table.add_row("[bold]policy", _run_name(event.scenario))
+        table.add_row(Text("policy", style="bold"), _run_name(event.scenario))
         for label, value in rows.items():
             table.add_row(label, value)
         self._live.update(table)

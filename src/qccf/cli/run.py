@@ -1,6 +1,7 @@
 """`qccf run`."""
 
 import argparse
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,10 @@ from qccf.cli.options import (
     add_scenario,
     add_seed,
     add_training,
+    add_trust,
     add_until_accuracy,
     execution_of,
+    from_folder,
     settings_of,
     warn,
 )
@@ -52,27 +55,36 @@ def add_parser(commands: Subparsers) -> None:
         help="resume the run in this folder, or extend it with --rounds or --until-accuracy",
     )
     add_until_accuracy(run)
+    add_trust(run, "the folder of --resume")
     add_training(run)
     add_json(run, "every round and the settings")
     run.set_defaults(run=run_command, trains=True, scenario=None)
 
 
 def run_command(options: argparse.Namespace) -> int:
+    if options.trust and options.resume is None:
+        raise ConfigError("--trust is for the folder of --resume, and there is none: leave it out.")
+    with from_folder(options.resume or Path(), trusted=options.trust or options.resume is None):
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     from qccf.cli.screen import announce, end_announcement, screen_of
 
     console = screen_of(options)
     announce(console, "Loading libraries and settings")
     from qccf.cli.folders import default_folder, require_free_for_run
     from qccf.cli.round_view import round_view
-    from qccf.core.files import require_writable
+    from qccf.cli.tables import status_of
+    from qccf.core.files import alone_in, require_writable
     from qccf.jobs.names import readable_name
     from qccf.learning.datasets import data_folder, load_dataset
     from qccf.reports.figures.drawing import save_chart
     from qccf.reports.figures.run import run_charts
-    from qccf.rounds.run_folder import is_finished, read_run
+    from qccf.rounds.run_folder import FIGURES, is_finished, read_run
     from qccf.rounds.setup import check_scenario
     from qccf.runtimes.simulator import resolved_scenario, simulate
-    from qccf.settings.loading import load_scenario, run_digest
+    from qccf.settings.loading import load_scenario, own_names, run_digest
 
     source = options.scenario or DEFAULT_SCENARIO
     if options.resume is not None:
@@ -89,9 +101,10 @@ def run_command(options: argparse.Namespace) -> int:
         require_free_for_run(out, scenario, force=options.force)
     if is_finished(out, scenario.federation.rounds, scenario.evaluation.until_accuracy):
         end_announcement()
-        _print_results(console, read_run(out), out, options.json)
+        finished = read_run(out)
+        _print_results(console, finished, out, options.json)
         console.print("This run was finished already: nothing was trained, and the results are those of its files.")
-        return 0
+        return status_of([finished])
     require_writable(out)
     data = scenario.data
     announce(console, f"Reading the data of {data.dataset}")
@@ -105,20 +118,23 @@ def run_command(options: argparse.Namespace) -> int:
             callbacks.append(TensorBoardWriter(out / "tensorboard").update)
         extend = options.resume is not None
         run = simulate(scenario, out=out, extend=extend, dataset=dataset, callbacks=callbacks, warn=warn)
-    for chart in run_charts([run], dataset):
-        chart = replace(chart, caption=f"Codec {run.codec}. {chart.caption}")
-        save_chart(chart, out / "figures" / f"{chart.key}.png")
+    with alone_in(out / FIGURES):
+        for chart in run_charts([run], dataset):
+            chart = replace(chart, caption=f"Codec {run.codec}. {chart.caption}")
+            save_chart(chart, out / FIGURES / f"{chart.key}.png")
     _print_results(console, run, out, options.json)
     if run.finished:
-        return 0
-    console.print(f"Stopped after round {run.summary['rounds']}; resume with: qccf run --resume {out}", soft_wrap=True)
+        return status_of([run])
+    trust = " --trust" if own_names(scenario) else ""
+    again = f"qccf run --resume {shlex.quote(str(out))}{trust}"
+    console.print(f"Stopped after round {run.summary['rounds']}; resume with: {again}", soft_wrap=True)
     return 130
 
 
 def resumed_scenario(options: argparse.Namespace) -> "Scenario":
     """The settings of the run to resume. Options that would change its numbers, or have no effect, are refused."""
     from qccf.rounds.extension import require_extensible
-    from qccf.rounds.run_folder import read_scenario
+    from qccf.rounds.run_folder import read_scenario, require_only_data
     from qccf.settings.loading import run_digest
 
     given = {
@@ -129,6 +145,8 @@ def resumed_scenario(options: argparse.Namespace) -> "Scenario":
         if value:
             raise ConfigError(f"--resume takes the settings of its folder, so {name} cannot be given: leave it out.")
     held = read_scenario(options.resume)
+    if not options.trust:
+        require_only_data(options.resume, held)
     scenario = read_scenario(options.resume, execution_of(options))
     if run_digest(scenario) != run_digest(held):
         raise ConfigError(

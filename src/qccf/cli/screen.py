@@ -6,16 +6,20 @@ from typing import Literal
 
 from rich.console import Console
 from rich.status import Status
+from rich.text import Text
 
 
 def output() -> Console:
-    """Standard output. With NO_COLOR it is plain text, without bold and italics as well."""
-    return Console(color_system=_colours())
+    """Standard output. With NO_COLOR it is plain text, without bold and italics as well.
+
+    Brackets are text: paths and names may hold them.
+    """
+    return Console(color_system=_colours(), markup=False, emoji=False)
 
 
 def messages() -> Console:
     """Standard error."""
-    return Console(stderr=True, color_system=_colours())
+    return Console(stderr=True, color_system=_colours(), markup=False, emoji=False)
 
 
 def screen_of(options: argparse.Namespace) -> Console:
@@ -31,9 +35,9 @@ def announce(console: Console, doing: str) -> None:
     if not console.is_terminal:
         console.print(f"{doing} …", soft_wrap=True, highlight=False)
     elif _statuses:
-        _statuses[0].update(f"{doing} …")
+        _statuses[0].update(Text(f"{doing} …"))
     else:
-        _statuses.append(console.status(f"{doing} …"))
+        _statuses.append(console.status(Text(f"{doing} …")))
         _statuses[0].start()
 
 

@@ -38,7 +38,7 @@ def settings_command(options: argparse.Namespace) -> int:
     chosen = _chosen(options.wanted, settings_reference())
     for name, description in section_descriptions().items():
         if infos := [info for info in chosen if info.section == name]:
-            console.print(_section_table(f"[bold]{name}[/]: {description}", infos))
+            console.print(_section_table(name, description, infos))
     return 0
 
 
@@ -56,10 +56,12 @@ def _chosen(wanted: str | None, infos: "Sequence[SettingInfo]") -> "Sequence[Set
     return found
 
 
-def _section_table(title: str, infos: "Sequence[SettingInfo]") -> "Table":
+def _section_table(name: str, description: str, infos: "Sequence[SettingInfo]") -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
+    from rich.text import Text
 
+    title = Text.assemble((name, "bold"), f": {description}")
     table = Table(title=title, title_justify="left", title_style="", box=SIMPLE_HEAD, expand=True)
     table.add_column("setting", overflow="fold")
     table.add_column("meaning", overflow="fold", min_width=24, ratio=1)

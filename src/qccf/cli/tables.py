@@ -220,6 +220,20 @@ def targets_table(labels: Sequence[str], runs: "Sequence[Run]", targets: Sequenc
     return FittedTable("To reach an accuracy", names, columns, caption=caption)
 
 
+def status_of(runs: "Sequence[Run]") -> int:
+    """The exit status of a command that trained: 2 if a run never trained anybody, which is said on standard error."""
+    from qccf.cli.options import warn
+
+    idle = [run for run in runs if run.summary.get("participation") == 0.0]
+    for run in idle:
+        why = run.findings[0].message if run.findings else "see the table above."
+        warn(
+            f"{run.policy}, codec {run.codec}, seed {run.seed}: nobody took part in "
+            f"{counted(run.num_rounds, 'round')}, so the model is still the initial one: {why}"
+        )
+    return 2 if idle else 0
+
+
 def print_health(console: Console, sentences: Sequence[str]) -> None:
     """What is wrong, one sentence per line; nothing where all is well."""
     for sentence in sentences:

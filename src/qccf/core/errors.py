@@ -49,6 +49,10 @@ class RunFolderError(QccfError):
     """A folder that does not hold a complete run, or holds something else than the run that is to be written."""
 
 
+class FileError(QccfError):
+    """A file or folder that cannot be written or read, or that is not where it seems to be."""
+
+
 class DataError(QccfError):
     """A dataset that is missing or broken, or whose content is not the expected one."""
 

@@ -1,59 +1,84 @@
-"""Files are written whole or not at all."""
+"""Files are written whole or not at all, by one process at a time, and read only where they belong."""
 
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from qccf.core.errors import QccfError
+from qccf.core.errors import FileError
 
 LOCK = ".lock"
 """The file that a process locks while it works in a folder. It stays; the lock ends with its process."""
+
+PART = ".part-"
+"""How the name of a file begins that is not yet whole. One that a killed process left is removed with the next lock."""
 
 
 def require_writable(folder: Path) -> None:
     """Make the folder now, so that a run does not end with nowhere to write to."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        _make(folder)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise QccfError(f"{folder} cannot be written to: {error.strerror}; name another folder.") from None
+        raise FileError(f"{folder} cannot be written to: {error.strerror}; name another folder.") from None
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; refuse a folder that another process holds. The lock ends with its process."""
+def alone_in(folder: Path, *below: str) -> Iterator[None]:
+    """Hold the folder's lock; refuse a folder that another process holds. The lock ends with its process.
+
+    Parts of files that a killed process has left here, or in the folders `below`, are removed.
+    """
     from filelock import FileLock, Timeout
 
     require_writable(folder)
+    if (folder / LOCK).is_symlink():
+        raise FileError(f"{folder / LOCK} is a link: remove it, or name another folder.")
     lock = FileLock(folder / LOCK, blocking=False)
     try:
         lock.acquire()
     except Timeout:
-        raise QccfError(f"another process works in {folder}: stop it, or name another folder.") from None
+        raise FileError(f"another process works in {folder}: stop it, or name another folder.") from None
+    except OSError as error:
+        raise FileError(f"{folder / LOCK} cannot be locked: {error.strerror}; name another folder.") from None
     try:
+        for one in (folder, *(folder / name for name in below)):
+            if not one.is_symlink():
+                for part in one.glob(f"{PART}*"):
+                    with suppress(OSError):
+                        part.unlink()
         yield
     finally:
         lock.release()
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a temporary file beside `path`, then put it in place in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    """Let `write` fill a temporary file beside `path`, then put it in place in one step that survives a crash."""
+    temporary = None
     try:
+        _make(path.parent)
+        handle, name = tempfile.mkstemp(prefix=f"{PART}{path.stem}-", suffix=path.suffix, dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
         write(temporary)
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.chmod(0o644)
         temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        _sync(path.parent)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise FileError(
+            f"{path} cannot be written: {reason}; the file before it, if there was one, is unchanged: make room or "
+            "allow it, and run the command again."
+        ) from None
+    finally:
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
 
 
 def write_text_whole(path: Path, text: str) -> None:
@@ -63,3 +88,63 @@ def write_text_whole(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
     write_whole(path, write)
+
+
+def read_inside(path: Path, folder: Path) -> bytes:
+    """The content of a file of a folder. Refuses links that lead out of the folder, and what is not a file.
+
+    A folder may come from somebody else, and its links may lead to any file of this machine.
+    """
+    try:
+        require_inside(path, folder)
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise FileError(f"{path} is not a file: remove it.")
+        return path.read_bytes()
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+def read_text_inside(path: Path, folder: Path) -> str:
+    """The same as text."""
+    try:
+        return read_inside(path, folder).decode()
+    except UnicodeDecodeError:
+        raise FileError(f"{path} is not text in UTF-8: write it again, or remove it.") from None
+
+
+def require_inside(path: Path, folder: Path) -> None:
+    """Refuse a path that leads out of a folder through links or `..`; where it leads need not exist."""
+    whole = folder.resolve()
+    try:
+        real = path.resolve()
+    except (OSError, RuntimeError):  # a link to itself
+        real = Path("/")
+    if real != whole and whole not in real.parents:
+        raise FileError(f"{path} leads out of {folder}: replace the link with what it names, or leave it out.")
+
+
+def leads_out(path: Path, folder: Path) -> bool:
+    """Whether a path leads out of a folder."""
+    try:
+        require_inside(path, folder)
+    except FileError:
+        return True
+    return False
+
+
+def _make(folder: Path) -> None:
+    """Make a folder and those above it; a crash does not lose them."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in missing:
+        _sync(one.parent)
+
+
+def _sync(folder: Path) -> None:
+    """Let the names in a folder survive a crash. Some file systems cannot, which is no reason to stop."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -20,6 +20,7 @@ from qccf.core.words import article
 T = TypeVar("T")
 
 _LOADED: dict[str, list[tuple[str, str]]] = {}
+_UNTRUSTED: list[str] = []
 
 
 class Registry(MutableMapping[str, T]):
@@ -63,6 +64,11 @@ class Registry(MutableMapping[str, T]):
             ) from error
 
     def _checked(self, name: str) -> T:
+        if _UNTRUSTED:
+            raise ConfigError(
+                f"{self.kind} {name!r} is code that {_UNTRUSTED[-1]} names, and loading it would run it: read that "
+                "code, then allow it with --trust."
+            )
         try:
             with _current_folder_importable():
                 found = _imported(name)
@@ -102,6 +108,16 @@ class Registry(MutableMapping[str, T]):
 def loaded_plugins() -> Mapping[str, list[tuple[str, str]]]:
     """The users' own entries that were loaded in this process: kind and name of each, by module."""
     return _LOADED
+
+
+@contextmanager
+def without_plugins(source: str) -> Iterator[None]:
+    """Load no user's own entry in this process meanwhile, because the names come from `source`, not from the user."""
+    _UNTRUSTED.append(source)
+    try:
+        yield
+    finally:
+        _UNTRUSTED.pop()
 
 
 def is_own(name: str) -> bool:

@@ -11,7 +11,7 @@ from qccf.core.files import write_whole
 from qccf.jobs.grid import SHORT, Grid
 from qccf.jobs.queue import QueueProgress
 from qccf.rounds.health import Finding, gathered
-from qccf.rounds.run_folder import read_scenario
+from qccf.rounds.run_folder import read_run
 from qccf.settings.loading import Scenario
 
 RESULTS = "results.parquet"
@@ -61,13 +61,13 @@ class SweepTables:
         return gathered([("", self._rows[index]["run"], found) for index, found in sorted(self._findings.items())])
 
     def _read(self, index: int, folder: Path) -> None:
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        results = {key: value for key, value in summary.items() if key not in _LEFT_OUT}
+        run = read_run(folder)
+        results = {key: value for key, value in run.summary.items() if key not in _LEFT_OUT}
         self._findings[index] = [Finding(**one) for one in results.get("health", ())]
         results["health"] = " ".join(finding.message for finding in self._findings[index])
-        settings = settings_columns(read_scenario(folder))  # with the dataset that the run found
+        settings = settings_columns(run.scenario)  # with the dataset that the run found
         self._rows[index] = {"run": folder.name, "kind": self._grid.kind, **settings, **results}
-        rounds = pd.read_parquet(folder / ROUNDS)
+        rounds = run.rounds
         for place, key in enumerate(("run", *SHORT)):
             rounds.insert(place, key, self._rows[index][key])
         self._rounds[index] = rounds

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qccf.core.errors import QccfError
+from qccf.core.errors import FileError, QccfError
+from qccf.core.files import read_inside
 from qccf.paper.studies import RESULT
 from qccf.policies.registry import POLICIES, codes
 from qccf.rounds.run import Run
@@ -147,10 +148,10 @@ def find_studies(folders: Sequence[Path]) -> list[Path]:
 
 def read_study(path: Path) -> dict[str, Any]:
     try:
-        study: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        _ = study["study"], study["energy_j"]
+        study: dict[str, Any] = json.loads(read_inside(path, path.parent))
+        _ = study["study"], [1.0 * value for values in study["energy_j"].values() for value in values]
         return study
-    except (OSError, ValueError, KeyError, TypeError):
+    except (FileError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise QccfError(f"{path} is not a study that this version can read: delete it and run it again.") from None
 
 

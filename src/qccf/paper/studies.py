@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from qccf.core.contracts import Decision, Observation, Outcome, Policy, PolicyState, Statistics
+from qccf.core.errors import RunFolderError
 from qccf.core.files import write_text_whole
 from qccf.devices.cost import settle
 from qccf.jobs.queue import Job, OnStep
@@ -216,7 +217,10 @@ def _cell_by_cell(
 ) -> dict[str, dict[str, list[Any]]]:
     """The measurements of all cells, as lists over cells. Resumes after the last completed cell."""
     part = folder / PART
-    cells: list[Measurements] = json.loads(part.read_text(encoding="utf-8")) if part.exists() else []
+    try:
+        cells: list[Measurements] = json.loads(part.read_text(encoding="utf-8")) if part.exists() else []
+    except ValueError:
+        raise RunFolderError(f"{part} is damaged: delete it, and this study starts again.") from None
     for k in range(len(cells), seeds):
         cells.append(measure(scenario.federation.seed + k))
         write_text_whole(part, json.dumps(cells))

@@ -6,6 +6,7 @@ used nor removed.
 """
 
 import hashlib
+import io
 import json
 import zipfile
 from dataclasses import fields
@@ -16,16 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qccf.core.contracts import Statistics
-from qccf.core.errors import CheckpointError, ForeignCheckpointError, RunFolderError
-from qccf.core.files import write_whole
+from qccf.core.errors import CheckpointError, FileError, ForeignCheckpointError, RunFolderError
+from qccf.core.files import read_inside, write_whole
 from qccf.rounds.ledger import Columns, Ledger
 from qccf.rounds.round import ServerState
 
 KEPT = 2
 FORMAT = 2
 """Raised whenever a checkpoint of the version before can no longer be read."""
-UNREADABLE = (OSError, ValueError, KeyError, AttributeError, EOFError, zipfile.BadZipFile)
-"""What reading a file raises that is not a whole checkpoint."""
 
 
 def save(folder: Path, state: ServerState, ledger: Ledger, fingerprint: str) -> Path:
@@ -62,37 +61,60 @@ def save(folder: Path, state: ServerState, ledger: Ledger, fingerprint: str) -> 
 
 def load(path: Path, fingerprint: str) -> tuple[ServerState, Ledger]:
     """Read a checkpoint and check that it is whole and belongs to this run."""
+    arrays = _read(path)
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
         checksum = arrays.pop("checksum").tobytes()
         header = json.loads(arrays["header"].tobytes())
-    except UNREADABLE:
-        raise CheckpointError(f"{path.name} is cut short or damaged.") from None
-    if checksum != _digest(arrays):
+        whole = checksum == _digest(arrays)
+        version, owner = header.get("format", 1), header.get("fingerprint")
+    except Exception:  # as in `_read`
+        raise _damaged(path) from None
+    if not whole:
         raise CheckpointError(f"{path.name} is damaged: its checksum does not match.")
-    if header.get("format") != FORMAT:
+    if version != FORMAT:
         raise RunFolderError(
-            f"{path} was written by another version of qccf (format {header.get('format', 1)}, not {FORMAT}): resume "
-            "the run with that version, or start it again in another folder."
+            f"{path} was written by another version of qccf (format {version}, not {FORMAT}): resume the run with that "
+            "version, or start it again in another folder."
         )
-    if header["fingerprint"] != fingerprint:
+    if owner != fingerprint:
         raise ForeignCheckpointError(f"{path.name} belongs to another config, policy or seed.")
-    tables: dict[str, Columns] = {"rounds": {}, "clients": {}, "statistics": {}, "known": {}, "optimizer": {}}
-    for name, column in arrays.items():
-        table, slash, key = name.partition("/")
-        if slash:
-            tables[table][key] = column
-    statistics = Statistics(**tables.pop("known"))
-    optimizer = tables.pop("optimizer")
-    state = ServerState(header["round_index"], arrays["weights"], header["policy_state"], statistics, optimizer)
-    return state, Ledger.restored(tables)
+    try:
+        tables: dict[str, Columns] = {"rounds": {}, "clients": {}, "statistics": {}, "known": {}, "optimizer": {}}
+        for name, column in arrays.items():
+            table, slash, key = name.partition("/")
+            if slash:
+                tables[table][key] = column
+        statistics = Statistics(**tables.pop("known"))
+        optimizer = tables.pop("optimizer")
+        state = ServerState(header["round_index"], arrays["weights"], header["policy_state"], statistics, optimizer)
+        return state, Ledger.restored(tables)
+    except Exception:
+        raise _damaged(path) from None
+
+
+def _read(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a file. One changed bit in a zip file makes its reader fail in many ways."""
+    try:
+        data = read_inside(path, path.parent)
+        with zipfile.ZipFile(io.BytesIO(data)) as file:
+            if sum(one.file_size for one in file.infolist()) > len(data):  # we store, so a checkpoint cannot grow
+                raise _damaged(path)
+        with np.load(io.BytesIO(data), allow_pickle=False) as opened:
+            return {name: opened[name] for name in opened.files}
+    except FileError as error:
+        raise CheckpointError(str(error)) from None
+    except Exception:
+        raise _damaged(path) from None
+
+
+def _damaged(path: Path) -> CheckpointError:
+    return CheckpointError(f"{path.name} is cut short or damaged.")
 
 
 def latest(folder: Path, fingerprint: str) -> tuple[tuple[ServerState, Ledger] | None, list[str]]:
     """This run's newest usable checkpoint, and one sentence for each newer one of its own that is damaged.
 
-    Without a usable one there is a sentence for every checkpoint in the folder.
+    Without a usable one there is a sentence for every checkpoint in the folder, and the damaged ones come first.
     """
     damaged: list[str] = []
     foreign: list[str] = []
@@ -104,7 +126,7 @@ def latest(folder: Path, fingerprint: str) -> tuple[tuple[ServerState, Ledger] |
             foreign.append(str(error))
         except CheckpointError as error:
             damaged.append(str(error))
-    return None, [f"{sentence} The run starts from its first round." for sentence in damaged] + foreign
+    return None, damaged + foreign
 
 
 def holds_foreign(folder: Path, fingerprint: str) -> bool:
@@ -115,9 +137,8 @@ def holds_foreign(folder: Path, fingerprint: str) -> bool:
 def _fingerprint_of(path: Path) -> str | None:
     """The run that a checkpoint belongs to; None if it is damaged."""
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return str(json.loads(file["header"].tobytes())["fingerprint"])
-    except (*UNREADABLE, TypeError):
+        return str(json.loads(_read(path)["header"].tobytes())["fingerprint"])
+    except Exception:  # as in `_read`
         return None
 
 

@@ -6,34 +6,47 @@
 | rounds.parquet | one row per round |
 | clients.parquet | one row per client and round |
 | statistics.parquet | what the server knew of each client at the start of each round |
-| summary.json | the run in a few numbers; written last, so that its presence means that the rest is there |
+| summary.json | the run in a few numbers, with digests of the files above; written last, so the rest is there, too |
 | checkpoints/ | the last checkpoints |
 | figures/ | pictures |
 """
 
+import hashlib
 import json
+import tomllib
 from collections.abc import Iterable, Sequence
+from io import BytesIO
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 from qccf.core.errors import QccfError, RunFolderError
-from qccf.core.files import write_text_whole, write_whole
+from qccf.core.files import leads_out, read_inside, require_inside, write_text_whole, write_whole
 from qccf.rounds.ledger import Columns
 from qccf.rounds.run import Run
-from qccf.settings.loading import Scenario, load_scenario, run_digest, scenario_to_toml
+from qccf.settings.loading import Scenario, digest, load_scenario, own_names, run_digest, scenario_to_toml
 
 SCENARIO, SUMMARY = "scenario.toml", "summary.json"
 ROUNDS, CLIENTS, STATISTICS = "rounds.parquet", "clients.parquet", "statistics.parquet"
 CHECKPOINTS, FIGURES = "checkpoints", "figures"
+DIGESTS = "digests"
+"""The key of the summary with the digests of the files; a folder of an older version has none."""
 
 
 def begin_run(folder: Path, scenario: Scenario) -> None:
     """Write the settings, so that the run can be resumed. A summary of a shorter run is marked as unfinished."""
-    write_text_whole(folder / SCENARIO, scenario_to_toml(scenario))
-    summary = read_summary(folder)
-    finished = is_finished(folder, scenario.federation.rounds, scenario.evaluation.until_accuracy)
-    if summary is not None and summary.get("finished") and not finished:
-        write_text_whole(folder / SUMMARY, json.dumps(summary | {"finished": False}, indent=2) + "\n")
+    text = scenario_to_toml(scenario)
+    path = folder / SCENARIO
+    if not path.exists() or path.read_bytes() != text.encode():
+        write_text_whole(path, text)
+    kept = _kept_summary(folder)
+    if kept is None:
+        return
+    summary, digests = kept
+    until = scenario.evaluation.until_accuracy
+    more = summary.get("finished") and not _has_completed(summary, scenario.federation.rounds, until)
+    if more or (digests and digests.get(SCENARIO) != _settings_digest(text)):
+        _write_summary(folder, summary | ({"finished": False} if more else {}), digests)
 
 
 def write_run(folder: Path, run: Run) -> None:
@@ -42,23 +55,31 @@ def write_run(folder: Path, run: Run) -> None:
     tables = ((ROUNDS, run.round_columns), (CLIENTS, run.client_columns), (STATISTICS, run.statistics_columns))
     for name, columns in tables:
         _write_table(folder / name, columns)
-    write_text_whole(folder / SUMMARY, json.dumps(run.summary, indent=2) + "\n")
+    digests = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name, _ in tables}
+    _write_summary(folder, run.summary, digests)
 
 
 def read_run(folder: Path) -> Run:
-    """The run in a folder; refuses one that is not complete."""
+    """The run in a folder; refuses one that is not complete or is damaged."""
     if not (folder / SUMMARY).exists() or not (folder / SCENARIO).exists():
         raise RunFolderError(
             f"{folder} holds no complete run, because it has no {SUMMARY} or {SCENARIO}: name the folder of one run."
         )
     try:
-        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        rounds, clients = _read_table(folder / ROUNDS), _read_table(folder / CLIENTS)
-        known = _read_table(folder / STATISTICS) if (folder / STATISTICS).exists() else {}
-        run = Run(read_scenario(folder), summary, rounds, clients, known, folder=folder)
-        _ = run.num_rounds, run.accuracy, run.energy_j, run.mean_bits, clients["participated"]
+        summary, digests = _checked_summary(folder)
+        names = [ROUNDS, CLIENTS, *([STATISTICS] if (folder / STATISTICS).exists() or STATISTICS in digests else [])]
+        files = {name: read_inside(folder / name, folder) for name in names}
+        for name, data in files.items():
+            if name in digests and hashlib.sha256(data).hexdigest() != digests[name]:
+                raise RunFolderError(f"{name} is damaged, because its checksum does not match")
+        tables = {name: _read_table(name, data) for name, data in files.items()}
+        run = Run(
+            read_scenario(folder), summary, tables[ROUNDS], tables[CLIENTS], tables.get(STATISTICS, {}), folder=folder
+        )
+        _require_consistent(run)
     except (OSError, ValueError, KeyError, TypeError, QccfError) as error:
-        raise RunFolderError(f"{folder} holds no complete run: {error}; resume it or leave it out.") from None
+        reason = str(error).rstrip(".")
+        raise RunFolderError(f"{folder} holds no complete run: {reason}; resume it or leave it out.") from None
     if not run.num_rounds:
         raise RunFolderError(f"{folder} holds a run without rounds: resume it or leave it out.")
     return run
@@ -69,6 +90,7 @@ def read_scenario(folder: Path, overrides: Iterable[str] = ()) -> Scenario:
     path = folder / SCENARIO
     if not path.exists():
         raise RunFolderError(f"{folder} holds no run, because it has no {SCENARIO}.")
+    read_inside(path, folder)
     return load_scenario(path, overrides, renamed=True)
 
 
@@ -109,19 +131,48 @@ def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def is_finished(folder: Path, rounds: int, until_accuracy: float = 0.0) -> bool:
-    """Whether the folder holds a run that has completed this number of rounds, or has stopped at this accuracy."""
-    summary = read_summary(folder) or {}
+    """Whether the folder holds a whole run that has completed this number of rounds, or has stopped at this accuracy.
+
+    A damaged one can be resumed.
+    """
+    if not _has_completed(read_summary(folder) or {}, rounds, until_accuracy):
+        return False
+    try:
+        _, digests = _checked_summary(folder)
+        return all(
+            hashlib.sha256(read_inside(folder / name, folder)).hexdigest() == known
+            for name, known in digests.items()
+            if name in (ROUNDS, CLIENTS, STATISTICS)
+        )
+    except QccfError:
+        return False
+
+
+def holds_results(folder: Path) -> bool:
+    """Whether a run has written results here, whole or damaged."""
+    return any((folder / name).exists() for name in (SUMMARY, ROUNDS, CLIENTS))
+
+
+def _has_completed(summary: dict[str, Any], rounds: int, until_accuracy: float) -> bool:
     stopped = until_accuracy > 0.0 and summary.get("stopped_at_accuracy") == until_accuracy
     return bool(summary.get("finished")) and (summary.get("rounds") == rounds or stopped)
 
 
 def read_summary(folder: Path) -> dict[str, Any] | None:
     """The summary of the run in a folder; None where there is none that can be read."""
-    try:
-        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return summary if isinstance(summary, dict) else None
+    kept = _kept_summary(folder)
+    return None if kept is None else kept[0]
+
+
+def require_only_data(folder: Path, held: Scenario) -> None:
+    """Refuse to resume a run whose settings name code, or from whose folder a link leads out where it would write."""
+    for key, name in own_names(held).items():
+        raise RunFolderError(
+            f"{folder} names code ({key} = {name!r}), and resuming it would run that code: read it, then allow it with "
+            "--trust."
+        )
+    for name in (CHECKPOINTS, FIGURES, "tensorboard", SCENARIO, SUMMARY):
+        require_inside(folder / name, folder)
 
 
 def find_runs(folders: Sequence[Path]) -> list[Path]:
@@ -133,26 +184,103 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
                 f"{folder} is not a folder: name one that `qccf run`, `compare` or `reproduce` has written."
             )
         for path in sorted(folder.rglob(ROUNDS)):
-            if (path.parent / SUMMARY).exists():
+            if (path.parent / SUMMARY).exists() and not leads_out(path.parent, folder):
                 found[path.parent] = None
     return list(found)
+
+
+def _kept_summary(folder: Path) -> tuple[dict[str, Any], dict[str, str]] | None:
+    """The summary and the digests that it holds; None where there is none that can be read."""
+    try:
+        tree = json.loads(read_inside(folder / SUMMARY, folder))
+    except (QccfError, ValueError, RecursionError):
+        return None
+    if not isinstance(tree, dict):
+        return None
+    digests = tree.pop(DIGESTS, {})
+    return (tree, digests) if isinstance(digests, dict) else None
+
+
+def _checked_summary(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """The summary and the digests of the tables. Refuses a summary or settings that have changed since."""
+    kept = _kept_summary(folder)
+    if kept is None:
+        read_inside(folder / SUMMARY, folder)  # says why, if it cannot be read
+        raise RunFolderError(f"{SUMMARY} is not the summary of a run")
+    summary, digests = kept
+    if digests:
+        if digests.get(SUMMARY) != digest(summary):
+            raise RunFolderError(f"{SUMMARY} is damaged, because its checksum does not match")
+        if digests.get(SCENARIO) != _settings_digest(read_inside(folder / SCENARIO, folder).decode()):
+            raise RunFolderError(f"{SCENARIO} is damaged or of another run, because its checksum does not match")
+    return summary, digests
+
+
+def _write_summary(folder: Path, summary: dict[str, Any], digests: dict[str, str]) -> None:
+    own = {
+        SCENARIO: _settings_digest((folder / SCENARIO).read_text(encoding="utf-8")),
+        SUMMARY: digest(json.loads(json.dumps(summary))),
+    }
+    write_text_whole(folder / SUMMARY, json.dumps(summary | {DIGESTS: digests | own}, indent=2) + "\n")
+
+
+def _settings_digest(text: str) -> str:
+    """The digest of settings as they are written, without those that may differ between two parts of one run."""
+    tree = tomllib.loads(text)
+    for key in ("workers", "checkpoint_every"):
+        tree.get("execution", {}).pop(key, None)
+    return digest(tree)
+
+
+def _require_consistent(run: Run) -> None:
+    """Refuse tables and a summary that are not those of one run, wherever they come from."""
+    rounds, clients = run.num_rounds, run.scenario.federation.num_clients
+    lengths = {len(column) for column in run.round_columns.values()}
+    if lengths != {rounds} or {len(column) for column in run.client_columns.values()} != {rounds * clients}:
+        raise RunFolderError(f"its tables are not those of {rounds} rounds of {clients} clients")
+    for table, names in ((run.round_columns, _ROUND_NUMBERS), (run.client_columns, _CLIENT_NUMBERS)):
+        for name in names:
+            if name in table and table[name].dtype.kind not in "biuf":
+                raise RunFolderError(f"the column {name} holds no numbers")
+    for key, value in run.summary.items():
+        kind = next((kind for kind, keys in _SUMMARY_KINDS.items() if key in keys), object)
+        if not isinstance(value, kind) and value is not None:
+            raise RunFolderError(f"{key} = {value!r} in {SUMMARY} is not of type {kind.__name__}")
+    _ = run.findings, run.accuracy, run.energy_j, run.mean_bits, run.client_columns["participated"]
+
+
+_SUMMARY_KINDS: dict[type, tuple[str, ...]] = {
+    str: ("data", "dataset", "precision", "device", "version", "policy", "codec", "kind"),
+    int: ("seed", "rounds", "finished", "synthetic", "empty_rounds"),
+    Real: (
+        "test_accuracy", "test_loss", "energy_j", "compute_energy_j", "floor_j", "mean_bits", "participation",
+        "missed", "mean_latency_s", "error_ratio", "participation_ratio", "jain",
+    ),
+    list: ("health",),
+    dict: ("packages",),
+}  # fmt: skip
+_ROUND_NUMBERS = ("round", "test_accuracy", "cumulative_energy_j", "mean_bits")
+_CLIENT_NUMBERS = ("dataset_size", "participated", "num_bits", "missed", "compute_energy_j", "upload_energy_j")
 
 
 def _write_table(path: Path, columns: Columns) -> None:
     import pandas as pd
 
     frame = pd.DataFrame({name: list(column) if column.ndim > 1 else column for name, column in columns.items()})
-    write_whole(path, lambda temporary: frame.to_parquet(temporary, index=False))
+    write_whole(path, lambda temporary: frame.to_parquet(temporary, index=False, write_page_checksum=True))
 
 
-def _read_table(path: Path) -> Columns:
+def _read_table(name: str, data: bytes) -> Columns:
     import numpy as np
     import pandas as pd
 
-    frame = pd.read_parquet(path)
-    columns = {str(name): frame[name].to_numpy() for name in frame.columns}
-    return {
-        name: np.stack(list(column)) if column.dtype == object and len(column) and hasattr(column[0], "__len__")
-        and not isinstance(column[0], str) else column
-        for name, column in columns.items()
-    }  # fmt: skip
+    try:
+        frame = pd.read_parquet(BytesIO(data), page_checksum_verification=True)
+        columns = {str(name): frame[name].to_numpy() for name in frame.columns}
+        return {
+            name: np.stack(list(column)) if column.dtype == object and len(column) and hasattr(column[0], "__len__")
+            and not isinstance(column[0], str) else column
+            for name, column in columns.items()
+        }  # fmt: skip
+    except Exception as error:  # bytes that are no table fail in many ways
+        raise RunFolderError(f"{name} is damaged: {type(error).__name__}") from None

@@ -26,7 +26,14 @@ from qccf.rounds.extension import require_extensible
 from qccf.rounds.ledger import Ledger
 from qccf.rounds.round import OpenRound, RoundRules, ServerState, first_state, run_round
 from qccf.rounds.run import Run, finished_run
-from qccf.rounds.run_folder import CHECKPOINTS, begin_run, held_run, is_finished, require_same_run, write_run
+from qccf.rounds.run_folder import (
+    CHECKPOINTS,
+    begin_run,
+    held_run,
+    holds_results,
+    require_same_run,
+    write_run,
+)
 from qccf.rounds.setup import build_rules, scenario_codec, with_counted_parameters
 from qccf.rounds.targets import may_stop
 from qccf.rounds.world import build_world
@@ -132,7 +139,7 @@ def simulate(
     data = dataset or load_dataset(scenario.data.dataset, data_folder(data_dir), seed=0, options=scenario.data.options)
     if out is None:
         return _simulate(scenario, data, model, None, extend, callbacks, warn)
-    with alone_in(out):
+    with alone_in(out, CHECKPOINTS):
         run = _simulate(scenario, data, model, out, extend, callbacks, warn)
         write_run(out, run)
     return run
@@ -205,6 +212,12 @@ def _resumed(
             f"{out / CHECKPOINTS} belongs to a run with other settings, other data or another version of qccf: name "
             "another folder with --out, or replace that run with --force."
         )
+    if found is None and (complaints or holds_results(out)):
+        reasons = f" ({' '.join(complaints).rstrip('.')})" if complaints else ""
+        raise RunFolderError(
+            f"{out} holds no checkpoint from which its run can be resumed{reasons}: restore one, name another folder "
+            "with --out, or start again with --force."
+        )
     for sentence in complaints:
         warn(sentence)
     return found
@@ -221,8 +234,6 @@ def _extended(
     require_extensible(held, scenario)
     found = _resumed(held, fingerprint_of(held), out, warn)
     rounds = held.federation.rounds
-    if found is None and is_finished(out, rounds, held.evaluation.until_accuracy):
-        raise RunFolderError(f"{out} holds no checkpoint, so the run cannot be extended: start a longer one.")
     if found is None or run_digest(held) == run_digest(scenario):
         return found
     state, ledger = found

@@ -17,6 +17,7 @@ import tomli_w
 from pydantic import ValidationError
 
 from qccf.core.errors import ConfigError
+from qccf.core.registry import is_own
 from qccf.core.suggest import closest, hint
 from qccf.settings.schema import Scenario
 from qccf.wireless.rates.registry import RATE_MODELS
@@ -27,6 +28,7 @@ __all__ = [
     "Scenario",
     "digest",
     "load_scenario",
+    "own_names",
     "place_setting",
     "read_settings",
     "read_toml",
@@ -58,6 +60,12 @@ DEPENDENTS = {
 
 ALTERNATIVES = {"learning": ("local_updates", "batch_size")}
 """Keys of a section of which one takes the place of the other."""
+
+PLUGINS = (
+    "policy.name", "codec.name", "data.dataset", "data.fallbacks", "data.transform", "learning.model", "learning.loss",
+    "learning.optimizer", "cell.path_loss", "radio.rate", "radio.trace_form", "server.optimizer",
+)  # fmt: skip
+"""Settings that may name a user's own entry."""
 
 CONSTANTS = tuple(f"statistics.{key}" for key in ("gradient_norm_sq", "gradient_variance", "weight_range", "loss"))
 SCALE_FREE_KEYS = ("control.slack", "control.share", "control.energy_weight")
@@ -190,8 +198,8 @@ def read_toml(path: Path, absent: str = "not a file") -> dict[str, Any]:
         raise ConfigError(f"{str(path)!r} is {absent}: {error.strerror or 'it cannot be read'}.") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{str(path)!r} is not a text file: write the settings as TOML in UTF-8.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}.") from None
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
+        raise ConfigError(f"{path} is not valid TOML: {str(error).rstrip('.')}.") from None
 
 
 def with_settings(tree: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -239,7 +247,7 @@ def _parsed(override: str) -> tuple[str, Any]:
         raise ConfigError(f"--set {override!r} is not of the form section.key=value: {such}")
     try:
         return path.strip(), tomllib.loads(f"value = {text.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return path.strip(), text.strip()
 
 
@@ -330,6 +338,14 @@ def setting_like(key: str) -> str | None:
     paths = {info.key: info.path for info in settings_reference()}
     found = closest(key, paths)
     return paths[found] if found else None
+
+
+def own_names(scenario: Scenario) -> dict[str, str]:
+    """The users' own entries (`module:Class`) that settings name, by the key that names them."""
+    tree = scenario.model_dump()
+    named = {key: tree[key.partition(".")[0]][key.partition(".")[2]] for key in PLUGINS}
+    texts = {key: value if isinstance(value, list) else [value] for key, value in named.items()}
+    return {key: name for key, names in texts.items() for name in names if is_own(name)}
 
 
 def digest(*parts: Any) -> str:

@@ -5,6 +5,8 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
+from qccf.settings.plain import require_plain
+
 
 def key(default: Any, description: str, **limits: Any) -> Any:
     """One key of a section."""
@@ -13,6 +15,13 @@ def key(default: Any, description: str, **limits: Any) -> Any:
 
 class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _is_plain(self) -> "Section":
+        for name, value in self:
+            if not isinstance(value, Section):
+                require_plain(value, name)
+        return self
 
 
 def section_model(name: str, options: type) -> type[Section]:

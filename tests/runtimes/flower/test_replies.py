@@ -178,3 +178,32 @@ def _zero_examples(reply):
     if reply.metadata.group_id.startswith("probe"):
         reply.content[REPLY] = MetricRecord({**reply.content[REPLY], "num-examples": 0})
     return reply
+
+
+def test_patience_counts_rounds_in_a_row() -> None:
+    """Rounds 1 and 3 bring no usable upload: with a patience of two rounds the run goes on, with one it ends."""
+
+    def meddle(_, reply):
+        if reply.metadata.group_id in ("train-1", "train-3"):
+            del reply.content[UPLOAD]
+        return reply
+
+    strategy, grid = federation(meddle, patience=2)
+    strategy.start(grid, first_arrays(), num_rounds=ROUNDS, timeout=5)
+    assert strategy.ledger.tables()["rounds"]["arrived"].tolist() == [0, 5, 0, 5]
+    strategy, grid = federation(meddle, patience=1)
+    with pytest.raises(FederationError, match="in 1 rounds in a row"):
+        strategy.start(grid, first_arrays(), num_rounds=ROUNDS, timeout=5)
+
+
+def test_a_client_whose_app_failed_must_say_hello_again_and_one_with_a_bad_upload_need_not() -> None:
+    def meddle(client, reply):
+        if client == 2 and is_training(reply):
+            del reply.content[UPLOAD]
+        return _error(client, reply)
+
+    strategy, grid = federation(meddle)
+    messages = list(strategy.configure_train(1, first_arrays(), ConfigRecord(), grid))
+    strategy.aggregate_train(1, grid.send_and_receive(messages))
+    assert strategy.ledger.tables()["clients"]["arrived"].tolist() == [True, False, False, True, True]
+    assert sorted(strategy.roster.nodes) == [0, 2, 3, 4]

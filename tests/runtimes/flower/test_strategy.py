@@ -302,3 +302,21 @@ def test_a_strategy_can_be_told_which_arrays_are_buffers() -> None:
     sizes = strategy.ledger.tables()["clients"]
     sent = sizes["arrived"]
     np.testing.assert_array_equal(sizes["payload_bits"][sent], 640 * (sizes["num_bits"][sent] + 1) + 32 + 320)
+
+
+def test_the_time_of_an_empty_reply_is_taken_off_the_time_of_an_upload() -> None:
+    """Every reply looks 1,000 s old, as if the clocks differed, and each upload another 5,000 s."""
+    seen = []
+
+    def meddle(_, reply):
+        reply.metadata.created_at -= 6000.0 if is_training(reply) else 1000.0
+        return reply
+
+    class Recorder(SimulatedRates):
+        def record_upload(self, client, num_bits, seconds):
+            seen.append(seconds)
+
+    strategy, grid = federation(meddle, rates=Recorder)
+    strategy.start(grid, first_arrays(), num_rounds=1, timeout=60)
+    np.testing.assert_allclose(seen, 5000.0, atol=400.0)
+    assert len(seen) == 5

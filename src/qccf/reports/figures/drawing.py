@@ -3,6 +3,7 @@
 import io
 import math
 import textwrap
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,20 @@ def save_chart(chart: Chart, path: Path, *, captioned: bool = True) -> None:
     write_whole(path, write)
 
 
+def _literal(value: Any) -> Any:
+    """The same with dollar signs that are text: names come from settings, and two of them would enclose a formula."""
+    if isinstance(value, str):
+        return value.replace("$", r"\$")
+    if isinstance(value, tuple):
+        return tuple(_literal(one) for one in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{one.name: _literal(getattr(value, one.name)) for one in fields(value)})
+    return value
+
+
 def draw(chart: Chart, *, captioned: bool = False) -> Figure:
     """The figure of a chart. It belongs to the caller: Matplotlib keeps no reference to it."""
+    chart = _literal(chart)
     with rc_context(LOOK):
         columns = min(chart.columns, len(chart.panels))
         rows = math.ceil(len(chart.panels) / columns)

@@ -61,7 +61,7 @@ def markdown(text: str, heading: int = 2) -> Markup:
             case "tr_open":
                 column = 0
             case "td_open":
-                token.attrSet("data-head", heads[column])
+                token.attrSet("data-head", heads[column] if column < len(heads) else "")
                 column += 1
             case "inline":
                 token.children = [
