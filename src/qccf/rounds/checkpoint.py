@@ -105,6 +105,27 @@ def latest(folder: Path, fingerprint: str) -> tuple[tuple[ServerState, Ledger] |
     return None, [f"{sentence} The run starts from its first round." for sentence in damaged] + foreign
 
 
+def newest_tables(folder: Path) -> tuple[dict[str, Columns], list[Path]] | None:
+    """The ledger's tables of rounds and clients in the newest checkpoint that can be read, and the checkpoints.
+
+    They are read without the weights and without a check of whose they are, to show a run while it is running.
+    """
+    paths = sorted(folder.glob("round-*.npz"))
+    for path in reversed(paths):
+        try:
+            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+                wanted = [name for name in file.files if name.startswith(("rounds/", "clients/"))]
+                columns = {name: file[name] for name in wanted}
+        except UNREADABLE:
+            continue
+        tables: dict[str, Columns] = {"rounds": {}, "clients": {}}
+        for name, column in columns.items():
+            table, _, key = name.partition("/")
+            tables[table][key] = column
+        return tables, paths
+    return None
+
+
 def holds_foreign(folder: Path, fingerprint: str) -> bool:
     """Whether the folder holds a checkpoint of another run."""
     return any(_fingerprint_of(path) not in (None, fingerprint) for path in folder.glob("round-*.npz"))

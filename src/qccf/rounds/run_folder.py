@@ -16,10 +16,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from qccf.core.errors import QccfError, RunFolderError
 from qccf.core.files import write_text_whole, write_whole
+from qccf.rounds.checkpoint import newest_tables
 from qccf.rounds.ledger import Columns
-from qccf.rounds.run import Run
+from qccf.rounds.run import Run, run_summary
 from qccf.settings.loading import Scenario, load_scenario, run_digest, scenario_to_toml
 
 SCENARIO, SUMMARY = "scenario.toml", "summary.json"
@@ -61,6 +64,36 @@ def read_run(folder: Path) -> Run:
     if not run.num_rounds:
         raise RunFolderError(f"{folder} holds a run without rounds: resume it or leave it out.")
     return run
+
+
+def read_progress(folder: Path) -> Run:
+    """The run in a folder as far as it has got: its tables if it has ended, else those of its newest checkpoint."""
+    summary = read_summary(folder)
+    if summary is not None and summary.get("finished", True):
+        return read_run(folder)
+    scenario = read_scenario(folder)
+    found = newest_tables(folder / CHECKPOINTS)
+    if found is not None:
+        rounds, clients = found[0]["rounds"], found[0]["clients"]
+        if len(rounds.get("round", ())) >= (summary or {}).get("rounds", 1):
+            about = {"kind": (summary or {}).get("kind", "train"), "finished": False}
+            accuracy = rounds["test_accuracy"][np.isfinite(rounds["test_accuracy"])]
+            return Run(
+                scenario,
+                run_summary(scenario, rounds, clients, accuracy=accuracy[-1] if len(accuracy) else np.nan, **about),
+                rounds,
+                clients,
+                folder=folder,
+            )
+    if summary is not None:
+        return read_run(folder)
+    raise RunFolderError(f"{folder} holds a run that has not completed a round yet: wait for its first checkpoint.")
+
+
+def find_begun(folder: Path) -> list[Path]:
+    """Every folder at or below this one in which a run has begun."""
+    return sorted(path.parent for path in folder.rglob(SCENARIO) if (path.parent / CHECKPOINTS).is_dir()
+                  or (path.parent / SUMMARY).exists())  # fmt: skip
 
 
 def read_scenario(folder: Path, overrides: Iterable[str] = ()) -> Scenario:
@@ -132,14 +165,22 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
 
 
 def _write_table(path: Path, columns: Columns) -> None:
+    def write(temporary: Path) -> None:
+        temporary.write_bytes(table_bytes(columns))
+
+    write_whole(path, write)
+
+
+def table_bytes(columns: Columns) -> bytes:
+    """A table as Parquet."""
     import pandas as pd
 
     frame = pd.DataFrame({name: list(column) if column.ndim > 1 else column for name, column in columns.items()})
-    write_whole(path, lambda temporary: frame.to_parquet(temporary, index=False))
+    content: bytes = frame.to_parquet(None, index=False)
+    return content
 
 
 def _read_table(path: Path) -> Columns:
-    import numpy as np
     import pandas as pd
 
     frame = pd.read_parquet(path)

@@ -4,6 +4,7 @@ Every physical key carries its unit. Limits are wide enough for any sensible cel
 (MHz for Hz, dBm for W, ms for s) falls outside. The options of policies come from the policies' own files.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -114,6 +115,9 @@ class CellSection(Section):
 
     radius_m: float = key(500.0, "radius of the cell", ge=10, le=5000)
     distance_min_m: float = key(10.0, "least distance from the base station", ge=10, le=5000)
+    positions_m: list[list[float]] = key(
+        [], "position [x, y] of each client, with the base station at [0, 0]; empty draws them in every cell"
+    )
     path_loss: str = key("umi", "path-loss model: umi, uma, log-distance, or your own as module:Class")
     line_of_sight: LineOfSight = key("always", "whether clients see the base station")
     shadowing: bool = key(False, "whether log-normal shadow fading is added")
@@ -128,6 +132,14 @@ class CellSection(Section):
                 f"distance_min_m = {self.distance_min_m:g} leaves no room inside radius_m = {self.radius_m:g}: "
                 "lower the distance or raise the radius"
             )
+        for client, position in enumerate(self.positions_m):
+            if len(position) != 2:
+                raise ValueError(f"positions_m[{client}] has {len(position)} numbers: give [x, y] in metres")
+            if not self.distance_min_m * (1 - 1e-9) <= math.hypot(*position) <= self.radius_m * (1 + 1e-9):
+                raise ValueError(
+                    f"positions_m[{client}] is {math.hypot(*position):g} m from the base station, outside "
+                    f"distance_min_m = {self.distance_min_m:g} to radius_m = {self.radius_m:g}: move the client"
+                )
         return self
 
 
@@ -276,6 +288,16 @@ class _Base(Section):
     statistics: StatisticsSection = StatisticsSection()
     evaluation: EvaluationSection = EvaluationSection()
     execution: ExecutionSection = ExecutionSection()
+
+    @model_validator(mode="after")
+    def _everybody_has_a_position(self) -> "_Base":
+        given, needed = len(self.cell.positions_m), self.federation.num_clients
+        if given not in (0, needed):
+            raise ValueError(
+                f"cell.positions_m has {given} positions, but federation.num_clients = {needed}: give one for each "
+                "client, or none"
+            )
+        return self
 
     @model_validator(mode="after")
     def _bound_applies(self) -> "_Base":

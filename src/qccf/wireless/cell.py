@@ -1,5 +1,6 @@
 """The cell: positions of the clients, fixed for the whole run, and their rates in each round."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -82,11 +83,26 @@ class Cell:
         return self.radio.rates_bps(self.mean_gains[:, None] * fading)
 
 
-def place_clients(radio: Radio, *, num_clients: int, radius_m: float, distance_min_m: float, seed: int) -> Cell:
-    """Place clients uniformly in a ring around the base station, from `distance_min_m` to `radius_m`."""
+def place_clients(
+    radio: Radio,
+    *,
+    num_clients: int,
+    radius_m: float,
+    distance_min_m: float,
+    seed: int,
+    positions_m: Sequence[Sequence[float]] = (),
+) -> Cell:
+    """Place clients uniformly in a ring around the base station, from `distance_min_m` to `radius_m`.
+
+    `positions_m` [client, (x, y)] places them there instead; sight and shadowing are drawn as for any other place.
+    """
     rng = stream(seed, "placement")
     distances_m = np.sqrt(rng.uniform(distance_min_m**2, radius_m**2, num_clients))
     angles = rng.uniform(0.0, 2.0 * np.pi, num_clients)
+    places_m = np.column_stack([distances_m * np.cos(angles), distances_m * np.sin(angles)])
+    if len(positions_m):
+        places_m = np.array(positions_m, dtype=float)
+        distances_m = np.hypot(places_m[:, 0], places_m[:, 1])
     model = radio.path_loss_model()
     drawn = rng.random(num_clients) < model.line_of_sight_probability(distances_m)
     in_sight = {"always": np.ones(num_clients, dtype=bool), "never": np.zeros(num_clients, dtype=bool)}.get(
@@ -96,7 +112,7 @@ def place_clients(radio: Radio, *, num_clients: int, radius_m: float, distance_m
     loss_db = model.loss_db(distances_m, in_sight) + (shadows_db if radio.shadowing else 0.0)
     return Cell(
         radio=radio,
-        positions_m=np.column_stack([distances_m * np.cos(angles), distances_m * np.sin(angles)]),
+        positions_m=places_m,
         in_sight=in_sight,
         mean_gains=db_to_linear(radio.gain_db - loss_db),
         seed=seed,
