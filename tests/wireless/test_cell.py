@@ -48,3 +48,19 @@ def test_positions_are_fixed_and_fading_depends_on_the_round() -> None:
     np.testing.assert_array_equal(first.round_rates_bps(7), again.round_rates_bps(7))
     assert first.round_rates_bps(7).shape == (5, 10)
     assert not np.array_equal(first.round_rates_bps(7), first.round_rates_bps(8))
+
+
+def test_given_positions_replace_only_the_drawn_ones() -> None:
+    """Clients that stay where they were drawn keep their gains, also with sight and shadowing drawn at random."""
+    radio = replace(load_scenario().radio_link(), line_of_sight="random", shadowing=True)
+    ring = {"num_clients": 4, "radius_m": 500.0, "distance_min_m": 10.0, "seed": 3}
+    drawn = place_clients(radio, **ring)
+    moved = drawn.positions_m.copy()
+    moved[2] = [0.0, 20.0]
+    placed = place_clients(radio, **ring, positions_m=moved.tolist())
+    np.testing.assert_array_equal(placed.positions_m, moved)
+    assert placed.distances_m[2] == 20.0
+    others = [0, 1, 3]
+    np.testing.assert_allclose(placed.mean_gains[others], drawn.mean_gains[others], rtol=1e-12)
+    assert placed.mean_gains[2] != drawn.mean_gains[2]
+    np.testing.assert_allclose(placed.round_rates_bps(1)[others], drawn.round_rates_bps(1)[others], rtol=1e-12)

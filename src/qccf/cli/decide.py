@@ -36,30 +36,18 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def decide_command(options: argparse.Namespace) -> int:
-    import numpy as np
     from rich.table import Table
 
     from qccf.cli.screen import output
-    from qccf.control.problem import RoundProblem
-    from qccf.control.solve import solve_round
     from qccf.core.numbers import quantity
-    from qccf.settings.problem import decision_to_json, read_problem
+    from qccf.settings.problem import decide_problem, decision_to_json, read_problem
 
     if options.seed < 0:
         raise QccfError(f"--seed {options.seed} is negative: give 0 or above.")
     problem, ignored = read_problem(options.problem)
     if ignored:
         print(f"qccf: ignored: {', '.join(ignored)}", file=sys.stderr)
-    if isinstance(problem, RoundProblem):
-        generator = np.random.default_rng(options.seed)
-        decision = solve_round(problem, solver=options.solver, inner=options.inner, rng=generator)
-    elif (options.solver, options.inner) != ("assignment", "exact"):
-        raise QccfError(
-            "--solver and --inner are for the paper's form, and this problem has no queues: leave them out, or add "
-            "participation_queue and quantization_queue."
-        )
-    else:
-        decision = problem.decide()
+    decision = decide_problem(problem, solver=options.solver, inner=options.inner, seed=options.seed)
     answer = decision_to_json(problem, decision)
     if options.json:
         print(json.dumps(answer))

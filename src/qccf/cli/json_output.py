@@ -1,8 +1,8 @@
 """`--json`: one JSON value on standard output."""
 
-import json
-import math
 from typing import TYPE_CHECKING, Any
+
+from qccf.core.plain_json import to_json
 
 if TYPE_CHECKING:
     from qccf.rounds.run import Run
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 def print_json(value: Any) -> None:
     """Print it on one line; NaN and infinity, which JSON does not have, become null."""
-    print(json.dumps(_plain(value), allow_nan=False, ensure_ascii=False))
+    print(to_json(value))
 
 
 def run_json(run: "Run", *, full: bool) -> dict[str, Any]:
@@ -19,15 +19,3 @@ def run_json(run: "Run", *, full: bool) -> dict[str, Any]:
     if full:
         tree |= {"scenario": run.scenario.model_dump(), "per_round": run.round_columns}
     return tree
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "tolist"):  # an array or a number of NumPy
-        value = value.tolist()
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)

@@ -18,7 +18,7 @@ from qccf.jobs.memory import keep_freed_memory
 GROUPS = {
     "Start": ("run", "compare", "plan"),
     "Study": ("reproduce", "sweep", "report"),
-    "Connect": ("flower", "decide"),
+    "Connect": ("flower", "decide", "serve"),
     "Look up": ("settings", "data", "completion"),
 }
 """Each command is a module of this package with `add_parser`; it imports what it needs when the command is called."""

@@ -129,6 +129,26 @@ def latest(folder: Path, fingerprint: str) -> tuple[tuple[ServerState, Ledger] |
     return None, damaged + foreign
 
 
+def newest_tables(folder: Path) -> tuple[dict[str, Columns], list[Path]] | None:
+    """The ledger's tables of rounds and clients in the newest checkpoint that can be read, and the checkpoints.
+
+    They are read without a check of whose they are, to show a run while it is running.
+    """
+    paths = sorted(folder.glob("round-*.npz"))
+    for path in reversed(paths):
+        try:
+            arrays = _read(path)
+        except CheckpointError:
+            continue
+        tables: dict[str, Columns] = {"rounds": {}, "clients": {}}
+        for name, column in arrays.items():
+            table, _, key = name.partition("/")
+            if table in tables:
+                tables[table][key] = column
+        return tables, paths
+    return None
+
+
 def holds_foreign(folder: Path, fingerprint: str) -> bool:
     """Whether the folder holds a checkpoint of another run."""
     return any(_fingerprint_of(path) not in (None, fingerprint) for path in folder.glob("round-*.npz"))

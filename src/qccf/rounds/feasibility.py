@@ -74,12 +74,36 @@ def needed_rates_bps(scenario: Scenario, dataset_sizes: FloatArray) -> FloatArra
     return np.where(time_left_s > 0.0, bits / np.where(time_left_s > 0.0, time_left_s, 1.0), np.inf)
 
 
+def best_rates_bps(cell: Cell) -> FloatArray:
+    """Each client's rate in fading that only one draw in a million exceeds."""
+    radio = cell.radio
+    luck = rician_power_quantile(1.0 - RARE, rician_k=radio.rician_k, mean_power=radio.fading_mean_power)
+    return cell.best_rates_bps(luck)
+
+
+def why_never(scenario: Scenario, cell: Cell, dataset_sizes: FloatArray) -> dict[int, str]:
+    """The clients that can never upload in time, each with one sentence that says why."""
+    constants, best_bps = scenario.constants(), best_rates_bps(cell)
+    needed_bps = needed_rates_bps(scenario, dataset_sizes)
+    compute_s = training_cycles(dataset_sizes, constants) / constants.frequency_max_hz
+    reasons = {}
+    for client in map(int, np.flatnonzero(best_bps < needed_bps)):
+        start = (
+            f"training on {dataset_sizes[client]:g} samples takes {compute_s[client]:.3g} s at the highest frequency"
+        )
+        if np.isfinite(needed_bps[client]):
+            reasons[client] = (
+                f"{start}; {_smallest(scenario)} then needs {needed_bps[client] / 1e6:.3g} Mb/s, but the link of "
+                f"{cell.distances_m[client]:.0f} m has {best_bps[client] / 1e6:.3g} Mb/s at its best."
+            )
+        else:
+            reasons[client] = f"{start}, beyond device.deadline_s = {constants.deadline_s:g}."
+    return reasons
+
+
 def require_feasible(scenario: Scenario, cell: Cell, dataset_sizes: FloatArray) -> None:
     """Refuse a cell in which no client can ever upload, and say which setting would change that."""
-    radio = scenario.radio_link()
-    luck = rician_power_quantile(1.0 - RARE, rician_k=radio.rician_k, mean_power=radio.fading_mean_power)
-    best_bps = cell.best_rates_bps(luck)
-    needed_bps = needed_rates_bps(scenario, dataset_sizes)
+    best_bps, needed_bps = best_rates_bps(cell), needed_rates_bps(scenario, dataset_sizes)
     if (best_bps >= needed_bps).any():
         return
     d = scenario.device

@@ -20,10 +20,13 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from qccf.core.errors import QccfError, RunFolderError
 from qccf.core.files import leads_out, read_inside, require_inside, write_text_whole, write_whole
+from qccf.rounds.checkpoint import newest_tables
 from qccf.rounds.ledger import Columns
-from qccf.rounds.run import Run
+from qccf.rounds.run import Run, run_summary
 from qccf.settings.loading import Scenario, digest, load_scenario, own_names, run_digest, scenario_to_toml
 
 SCENARIO, SUMMARY = "scenario.toml", "summary.json"
@@ -83,6 +86,36 @@ def read_run(folder: Path) -> Run:
     if not run.num_rounds:
         raise RunFolderError(f"{folder} holds a run without rounds: resume it or leave it out.")
     return run
+
+
+def read_progress(folder: Path) -> Run:
+    """The run in a folder as far as it has got: its tables if it has ended, else those of its newest checkpoint."""
+    summary = read_summary(folder)
+    if summary is not None and summary.get("finished", True):
+        return read_run(folder)
+    scenario = read_scenario(folder)
+    found = newest_tables(folder / CHECKPOINTS)
+    if found is not None:
+        rounds, clients = found[0]["rounds"], found[0]["clients"]
+        if len(rounds.get("round", ())) >= (summary or {}).get("rounds", 1):
+            about = {"kind": (summary or {}).get("kind", "train"), "finished": False}
+            accuracy = rounds["test_accuracy"][np.isfinite(rounds["test_accuracy"])]
+            return Run(
+                scenario,
+                run_summary(scenario, rounds, clients, accuracy=accuracy[-1] if len(accuracy) else np.nan, **about),
+                rounds,
+                clients,
+                folder=folder,
+            )
+    if summary is not None:
+        return read_run(folder)
+    raise RunFolderError(f"{folder} holds a run that has not completed a round yet: wait for its first checkpoint.")
+
+
+def find_begun(folder: Path) -> list[Path]:
+    """Every folder at or below this one in which a run has begun."""
+    return sorted(path.parent for path in folder.rglob(SCENARIO) if (path.parent / CHECKPOINTS).is_dir()
+                  or (path.parent / SUMMARY).exists())  # fmt: skip
 
 
 def read_scenario(folder: Path, overrides: Iterable[str] = ()) -> Scenario:
@@ -264,14 +297,22 @@ _CLIENT_NUMBERS = ("dataset_size", "participated", "num_bits", "missed", "comput
 
 
 def _write_table(path: Path, columns: Columns) -> None:
+    def write(temporary: Path) -> None:
+        temporary.write_bytes(table_bytes(columns))
+
+    write_whole(path, write)
+
+
+def table_bytes(columns: Columns) -> bytes:
+    """A table as Parquet."""
     import pandas as pd
 
     frame = pd.DataFrame({name: list(column) if column.ndim > 1 else column for name, column in columns.items()})
-    write_whole(path, lambda temporary: frame.to_parquet(temporary, index=False, write_page_checksum=True))
+    content: bytes = frame.to_parquet(None, index=False, write_page_checksum=True)
+    return content
 
 
 def _read_table(name: str, data: bytes) -> Columns:
-    import numpy as np
     import pandas as pd
 
     try:

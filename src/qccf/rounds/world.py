@@ -32,7 +32,15 @@ def build_world(scenario: Scenario, seed: int, dataset_sizes: FloatArray | None 
 
     Refuses a world in which no client can ever upload.
     """
-    cell = place_clients(
+    cell = scenario_cell(scenario, seed)
+    sizes = draw_dataset_sizes(scenario, seed) if dataset_sizes is None else dataset_sizes
+    require_feasible(scenario, cell, sizes)
+    return World(scenario, seed, cell, sizes)
+
+
+def scenario_cell(scenario: Scenario, seed: int) -> Cell:
+    """The clients of a scenario at their positions, whether or not any of them can upload."""
+    return place_clients(
         scenario.radio_link(),
         num_clients=scenario.federation.num_clients,
         radius_m=scenario.cell.radius_m,
@@ -41,10 +49,8 @@ def build_world(scenario: Scenario, seed: int, dataset_sizes: FloatArray | None 
         walk=scenario.cell.walk(),
         neighbours=scenario.cell.interferers(),
         trace=_trace(scenario),
+        positions_m=scenario.cell.positions_m,
     )
-    sizes = draw_dataset_sizes(scenario, seed) if dataset_sizes is None else dataset_sizes
-    require_feasible(scenario, cell, sizes)
-    return World(scenario, seed, cell, sizes)
 
 
 def _trace(scenario: Scenario) -> Trace | None:

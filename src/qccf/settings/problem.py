@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from qccf.control import bound
 from qccf.control.problem import RoundProblem
 from qccf.control.scale_free_form import MOST_DEBT, error_and_budget
+from qccf.control.solve import Inner, Solver, solve_round
 from qccf.core.contracts import MAX_NUM_BITS, Constants, Decision, FloatArray, Observation, PolicyState, Statistics
 from qccf.core.errors import ConfigError, ProblemError
 from qccf.devices.cost import settle
@@ -98,7 +99,7 @@ _Problem = _model(
 NEEDED = tuple(_Problem.model_fields)
 
 
-class _ProblemWithErrors(_Problem):  # type: ignore[misc, valid-type]
+class PapersProblemFile(_Problem):  # type: ignore[misc, valid-type]
     upload_errors: list[list[_number(ERRORS)]] | None = None  # type: ignore[valid-type]
 
 
@@ -126,7 +127,7 @@ _PlainProblem = _model(
 )
 
 
-class _DefaultProblem(_PlainProblem):  # type: ignore[misc, valid-type]
+class DefaultProblemFile(_PlainProblem):  # type: ignore[misc, valid-type]
     gradient_variances: list[_number(PER_CLIENT["gradient_variances"])] | None = None  # type: ignore[valid-type]
     upload_errors: list[list[_number(ERRORS)]] | None = None  # type: ignore[valid-type]
     slack: _number(KNOBS["slack"]) | None = None  # type: ignore[valid-type]
@@ -156,19 +157,24 @@ def read_problem(path: str) -> tuple[RoundProblem | DefaultProblem, list[str]]:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ProblemError(f"{path}: cannot be read: {reason}.") from None
+    tree = parse_json(text, path)
+    return parse_problem(tree), unknown_keys(tree)
+
+
+def parse_json(text: str | bytes, name: str) -> Any:
+    """The value that a JSON text holds; `name` says in an error which text it was."""
     try:
-        tree = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
-        raise ProblemError(f"{path}: is not valid JSON: {reason}.") from None
-    return parse_problem(tree), _unknown_keys(tree)
+        raise ProblemError(f"{name}: is not valid JSON: {reason}.") from None
 
 
 def parse_problem(tree: Any) -> RoundProblem | DefaultProblem:
     """Check every rule of the format and build the problem."""
     papers = _is_papers(tree)
     try:
-        problem: Any = (_ProblemWithErrors if papers else _DefaultProblem).model_validate(tree)
+        problem: Any = (PapersProblemFile if papers else DefaultProblemFile).model_validate(tree)
     except ValidationError as error:
         raise ProblemError(_sentence(error, papers)) from None
     _check_shapes(problem)
@@ -207,6 +213,22 @@ def _is_papers(tree: Any) -> bool:
     return isinstance(tree, dict) and bool({"participation_queue", "quantization_queue"} & tree.keys())
 
 
+def decide_problem(
+    problem: RoundProblem | DefaultProblem, *, solver: Solver = "assignment", inner: Inner = "exact", seed: int = 0
+) -> Decision:
+    """The decision. Solvers can be chosen for the paper's form only; the seed is for the genetic solver."""
+    if seed < 0:
+        raise ProblemError(f"seed {seed} is negative: give 0 or above.")
+    if isinstance(problem, RoundProblem):
+        return solve_round(problem, solver=solver, inner=inner, rng=np.random.default_rng(seed))
+    if (solver, inner) != ("assignment", "exact"):
+        raise ProblemError(
+            "solver and inner are for the paper's form, and this problem has no queues: leave them out, or add "
+            "participation_queue and quantization_queue."
+        )
+    return problem.decide()
+
+
 def decision_to_json(problem: RoundProblem | DefaultProblem, decision: Decision) -> dict[str, Any]:
     """The decision and its certificate as plain values.
 
@@ -240,10 +262,11 @@ def decision_to_json(problem: RoundProblem | DefaultProblem, decision: Decision)
     }
 
 
-def _unknown_keys(tree: dict[str, Any]) -> list[str]:
+def unknown_keys(tree: dict[str, Any]) -> list[str]:
+    """The keys of a valid problem that its form does not use."""
     papers = _is_papers(tree)
     used = CONSTANTS.keys() if papers else (CONSTANTS | POWER_CONSTANTS).keys() - PAPERS_CONSTANTS.keys()
-    fields = set((_ProblemWithErrors if papers else _DefaultProblem).model_fields)
+    fields = set((PapersProblemFile if papers else DefaultProblemFile).model_fields)
     unused = {"upload_errors"} if papers else {"gradient_variances"}  # checked, but no part of this form
     inner = sorted(f"constants.{key}" for key in tree["constants"].keys() - used)
     return sorted(tree.keys() - (fields - unused)) + inner

@@ -1,5 +1,6 @@
 """The sections `cell` and `radio` of the settings, and what they become in the linear units of the core."""
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,9 @@ class CellSection(Section):
 
     radius_m: float = key(500.0, "radius of the cell", ge=2, le=5000)
     distance_min_m: float = key(10.0, "least distance from the base station", ge=1, le=5000)
+    positions_m: list[list[float]] = key(
+        [], "position [x, y] of each client, with the base station at [0, 0]; empty draws them in every cell"
+    )
     path_loss: str = key("umi", "path-loss model: umi, uma, inh, inh-open, log-distance, or your own as module:Class")
     line_of_sight: LineOfSight = key("always", "whether clients see the base station")
     shadowing: bool = key(False, "whether log-normal shadow fading is added")
@@ -47,6 +51,14 @@ class CellSection(Section):
                 f"distance_min_m = {self.distance_min_m:g} leaves no room inside radius_m = {self.radius_m:g}: "
                 "lower the distance or raise the radius"
             )
+        for client, position in enumerate(self.positions_m):
+            if len(position) != 2:
+                raise ValueError(f"positions_m[{client}] has {len(position)} numbers: give [x, y] in metres")
+            if not self.distance_min_m * (1 - 1e-9) <= math.hypot(*position) <= self.radius_m * (1 + 1e-9):
+                raise ValueError(
+                    f"positions_m[{client}] is {math.hypot(*position):g} m from the base station, outside "
+                    f"distance_min_m = {self.distance_min_m:g} to radius_m = {self.radius_m:g}: move the client"
+                )
         return self
 
     @model_validator(mode="after")

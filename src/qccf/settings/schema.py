@@ -273,6 +273,16 @@ class _Base(Section):
     execution: ExecutionSection = ExecutionSection()
 
     @model_validator(mode="after")
+    def _everybody_has_a_position(self) -> "_Base":
+        given, needed = len(self.cell.positions_m), self.federation.num_clients
+        if given not in (0, needed):
+            raise ValueError(
+                f"cell.positions_m has {given} positions, but federation.num_clients = {needed}: give one for each "
+                "client, or none"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _bound_applies(self) -> "_Base":
         """The paper's form uses the theorem's constants; the default form does not depend on L."""
         control: Any = getattr(self, "control")  # noqa: B009

@@ -1,5 +1,6 @@
 """The cell: positions of the clients, and their rates in each round, true and as the server estimates them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -144,17 +145,25 @@ def place_clients(
     walk: Walk | None = None,
     neighbours: Neighbours | None = None,
     trace: Trace | None = None,
+    positions_m: Sequence[Sequence[float]] = (),
 ) -> Cell:
-    """Place clients uniformly in a ring around the base station, from `distance_min_m` to `radius_m`."""
+    """Place clients uniformly in a ring around the base station, from `distance_min_m` to `radius_m`.
+
+    `positions_m` [client, (x, y)] places them there instead; sight and shadowing are drawn as for any other place.
+    """
     ring = Ring(radius_m, distance_min_m)
     rng = stream(seed, "placement")
     distances_m, angles = ring.draw(rng, num_clients)
+    places_m = ring.positions_m(distances_m, angles)
+    if len(positions_m):
+        places_m = np.array(positions_m, dtype=float)
+        distances_m = np.hypot(places_m[:, 0], places_m[:, 1])
     sight_draws = rng.random(num_clients)
     shadow_draws = rng.standard_normal(num_clients)
     mean_gains, in_sight = radio.mean_gains(distances_m, sight_draws, shadow_draws)
     return Cell(
         radio=radio,
-        positions_m=ring.positions_m(distances_m, angles),
+        positions_m=places_m,
         in_sight=in_sight,
         mean_gains=mean_gains,
         seed=seed,

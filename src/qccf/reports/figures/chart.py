@@ -117,6 +117,7 @@ def chart_to_json(chart: Chart) -> dict[str, Any]:
                         "marker": series.marker,
                         "kind": series.kind,
                         **{key: [_number(v) for v in getattr(series, key)] for key in ("x", "y", "low", "high")},
+                        **({"hatched": [_number(v) for v in series.hatched]} if len(series.hatched) else {}),
                     }
                     for series in panel.series
                 ],

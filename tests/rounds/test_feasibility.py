@@ -1,0 +1,66 @@
+"""Who can never upload, and why."""
+
+import numpy as np
+import pytest
+
+from qccf.core.errors import ConfigError, InfeasibleError
+from qccf.rounds.feasibility import best_rates_bps, why_never
+from qccf.rounds.world import build_world, draw_dataset_sizes, scenario_cell
+from qccf.settings.loading import load_scenario
+
+FAR = {"codec.name": "model", "cell.radius_m": 3000.0, "radio.gain_db": -12.0, "federation.num_clients": 3,
+       "cell.positions_m": [[50.0, 0.0], [0.0, 2900.0], [100.0, 0.0]]}  # fmt: skip
+
+
+def reasons(**changes) -> dict[int, str]:
+    scenario = load_scenario("femnist", FAR | {key.replace("__", "."): value for key, value in changes.items()})
+    return why_never(scenario, scenario_cell(scenario, 0), draw_dataset_sizes(scenario, 0))
+
+
+def test_a_client_too_far_away_and_what_it_would_need() -> None:
+    scenario = load_scenario("femnist", FAR)
+    cell, sizes = scenario_cell(scenario, 0), draw_dataset_sizes(scenario, 0)
+    found = reasons()
+    assert list(found) == [1]
+    # By hand: one bit for each of 246,590 parameters with overhead Z + 32, in what is left of the deadline.
+    left_s = 0.02 - 2 * 1000 * sizes[1] / 1e9
+    needed = (2 * 246_590 + 32) / left_s / 1e6
+    assert f"needs {needed:.3g} Mb/s, but the link of 2900 m has {best_rates_bps(cell)[1] / 1e6:.3g} Mb/s" in found[1]
+
+
+def test_a_client_that_cannot_finish_training() -> None:
+    found = reasons(device__cycles_per_sample=1e7)
+    assert list(found) == [0, 1, 2]
+    assert "s at the highest frequency, beyond device.deadline_s = 0.02." in found[0]
+
+
+def test_nobody_means_that_the_world_is_refused() -> None:
+    """The map of such a cell can be drawn all the same."""
+    scenario = load_scenario("femnist", FAR | {"radio.gain_db": -100.0})
+    assert len(why_never(scenario, scenario_cell(scenario, 0), draw_dataset_sizes(scenario, 0))) == 3
+    with pytest.raises(InfeasibleError):
+        build_world(scenario, 0)
+
+
+@pytest.mark.parametrize(
+    ("positions", "sentence"),
+    [
+        ([[100.0, 2.0]], "cell.positions_m has 1 positions, but federation.num_clients = 3"),
+        ([[50.0, 0.0], [0.0, 3001.0], [100.0, 0.0]], r"positions_m\[1\] is 3001 m from the base station"),
+        ([[50.0, 0.0], [0.0, 1.0], [100.0, 0.0]], "move the client"),
+        ([[50.0], [0.0, 100.0], [100.0, 0.0]], r"positions_m\[0\] has 1 numbers: give \[x, y\]"),
+        ([[50.0, float("nan")], [0.0, 100.0], [100.0, 0.0]], r"cell.positions_m.0.1 = nan is not a finite number"),
+    ],
+)
+def test_positions_must_fit_the_cell(positions: list[list[float]], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        load_scenario("femnist", FAR | {"cell.positions_m": positions})
+
+
+def test_positions_on_the_command_line_and_in_a_file(tmp_path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('preset = "quick"\n[federation]\nnum_clients = 2\n[cell]\npositions_m = [[10, 5.5], [100, 0]]\n')
+    placed = load_scenario(file)
+    again = load_scenario("quick", ["federation.num_clients=2", "cell.positions_m=[[10, 5.5], [100, 0]]"])
+    assert placed == again
+    np.testing.assert_array_equal(build_world(placed, 0).cell.positions_m, build_world(placed, 5).cell.positions_m)
