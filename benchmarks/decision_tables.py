@@ -68,6 +68,17 @@ def policies_table(title: str, columns: Columns) -> list[str]:
     return lines
 
 
+def with_constants(recorded: Recorded) -> Columns:
+    """All policies at β = 300, in the cells that are recorded for all of them."""
+    parts = [recorded.get(f"{study}: β = 300", {}) for study in ("policies", "constants")]
+    cells = min(map(cells_of, parts))
+    return {
+        name: {measure: values[:cells] for measure, values in measured.items()}
+        for part in parts
+        for name, measured in part.items()
+    }
+
+
 def constants_table(title: str, columns: Columns) -> list[str]:
     """Does each adaptive policy beat the best constant that is as precise?"""
     names = [name for name in ADAPTIVE if name in columns]
@@ -79,6 +90,39 @@ def constants_table(title: str, columns: Columns) -> list[str]:
         "|---|---|---|---|",
     ]
     for name, e, tests in zip(names, saved, adjusted, strict=True):
+        lines.append(f"| {name} | {e.count} | {e.shown('+.1f', 100.0)} | {answer(e, UP, tests)} |")
+    return lines
+
+
+def energy_at_error(recorded: Recorded, errors: np.ndarray) -> np.ndarray:
+    """The energy at which QCCF has these errors, one per cell: between the values of V, log-log. NaN beyond them."""
+    fronts = [columns for key, columns in recorded.items() if key.startswith("V: ")]
+    cells = min((cells_of(columns) for columns in fronts), default=0)
+    found = np.full(len(errors), np.nan)
+    for cell in range(min(cells, len(errors))):
+        front = sorted((column(c, "qccf", "error")[cell], column(c, "qccf", "energy_j")[cell]) for c in fronts)
+        x, y = np.log(np.array(front)).T
+        found[cell] = np.exp(np.interp(np.log(errors[cell]), x, y, left=np.nan, right=np.nan))
+    return found
+
+
+def front_table(recorded: Recorded) -> list[str]:
+    """QCCF with the V that gives a constant's error, against that constant."""
+    columns = with_constants(recorded)
+    saved = {
+        name: estimate(
+            1.0 - energy_at_error(recorded, column(columns, name, "error")) / column(columns, name, "energy_j")
+        )
+        for name in CONSTANTS
+        if name in columns
+    }
+    adjusted = adjusted_chances([chances(e, UP, ENERGY.margin) for e in saved.values()])
+    lines = [
+        "\n**QCCF at the error of a constant**, with V chosen in each cell to have it, β = 300\n",
+        "| against | cells | QCCF saves (%) | beats it |",
+        "|---|---|---|---|",
+    ]
+    for (name, e), tests in zip(saved.items(), adjusted, strict=True):
         lines.append(f"| {name} | {e.count} | {e.shown('+.1f', 100.0)} | {answer(e, UP, tests)} |")
     return lines
 
@@ -142,9 +186,10 @@ def tables(recorded: Recorded) -> Iterable[str]:
     for key, columns in recorded.items():
         if key.startswith(("policies: ", "channels: ")):
             yield from policies_table(key.partition(": ")[2], columns)
-            if any(name in columns for name in CONSTANTS):
-                yield from constants_table(key.partition(": ")[2], columns)
-    yield from weights_table(recorded, recorded.get("policies: β = 300", {}))
+    yield from constants_table("β = 300", with_constants(recorded))
+    yield from weights_table(recorded, with_constants(recorded))
+    if any(key.startswith("V: ") for key in recorded):
+        yield from front_table(recorded)
     for study in dict.fromkeys(point.study for point in points() if "×" in point.study):
         if any(key.startswith(f"{study}: ") for key in recorded):
             yield from map_table(study, recorded)
