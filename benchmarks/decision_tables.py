@@ -13,7 +13,18 @@ import numpy as np
 from benchmarks.decisions import CONSTANTS, POLICIES, RECORD, Columns, Recorded, cells_of, points, read_record
 from qccf.core.intervals import Estimate, correlation_estimate, estimate
 from qccf.paper.findings import PAPERS_SAVINGS
-from qccf.paper.verdicts import ENERGY, UP, adjusted_chances, answer, chances
+from qccf.paper.verdicts import (
+    CORRELATION,
+    DOWN,
+    ENERGY,
+    UP,
+    ZERO,
+    Quantity,
+    Rule,
+    adjusted_chances,
+    answer,
+    chances,
+)
 
 ADAPTIVE = tuple(name for name in POLICIES if name not in (*CONSTANTS, "no-quantization"))
 READINGS = ("same-size, CPU follows", "same-size, joint", "principle, paper")
@@ -26,8 +37,9 @@ def column(columns: Columns, policy: str, measure: str) -> np.ndarray:
 
 
 def savings(columns: Columns, rival: str) -> Estimate:
-    """QCCF's saving against a rival, cell by cell."""
-    return estimate(1.0 - column(columns, "qccf", "energy_j") / column(columns, rival, "energy_j"))
+    """QCCF's saving against a rival, cell by cell; cells in which the rival serves nobody are left out."""
+    spent = column(columns, rival, "energy_j")
+    return estimate(1.0 - column(columns, "qccf", "energy_j") / np.where(spent > 0.0, spent, np.nan))
 
 
 def best_constant(columns: Columns, policy: str) -> np.ndarray:
@@ -65,6 +77,72 @@ def policies_table(title: str, columns: Columns) -> list[str]:
             *correlations,
         ]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
+Judgement = tuple[str, str, str, Estimate, Rule, Quantity]
+"""The cause that the claim rests on, the claim, the paper's figure, our number, and how it is judged."""
+
+
+def judgements(recorded: Recorded) -> Iterable[Judgement]:
+    """The paper's claims about decisions, at both β and in every reading of the baselines."""
+    by_beta = {beta: recorded.get(f"policies: β = {beta}", {}) for beta in (150, 300)}
+    for beta, columns in by_beta.items():
+        for rival in [name for name in columns if name != "qccf"]:
+            family = rival.partition(",")[0]
+            papers = PAPERS_SAVINGS.get(family)
+            rule = UP if papers is None else Rule("magnitude", papers=papers)
+            cause = family if papers is not None else "energy"
+            shown = "" if papers is None else f"{papers:.2%}"
+            yield cause, f"QCCF saves against {rival}, β = {beta}", shown, savings(columns, rival), rule, ENERGY
+        for name, over_rounds, over_sizes in (
+            ("qccf", UP, DOWN), ("same-size, CPU follows", UP, ZERO), ("same-size, joint", UP, ZERO),
+            ("principle, paper", UP, UP), ("principle, published", UP, UP), ("channel-allocate", ZERO, DOWN),
+        ):  # fmt: skip
+            rounds, sizes = (correlation_estimate(column(columns, name, f"bits_{x}")) for x in ("round", "size"))
+            yield (
+                "bits",
+                f"bits of {name} over rounds, β = {beta}",
+                _word(over_rounds),
+                rounds,
+                over_rounds,
+                CORRELATION,
+            )
+            yield (
+                "bits",
+                f"bits of {name} over dataset sizes, β = {beta}",
+                _word(over_sizes),
+                sizes,
+                over_sizes,
+                CORRELATION,
+            )
+    low, high = by_beta.values()
+    cells = min(cells_of(low), cells_of(high))
+    for name in ("qccf", "same-size, CPU follows", "same-size, joint", "principle, paper", "principle, published"):
+        more = estimate(column(high, name, "energy_j")[:cells] / column(low, name, "energy_j")[:cells] - 1.0)
+        rule = ZERO if name == "qccf" else UP
+        cause = "same-size" if name == "qccf" else name.partition(",")[0]
+        yield cause, f"energy of {name} from β = 150 to 300", _word(rule), more, rule, ENERGY
+
+
+def _word(rule: Rule) -> str:
+    return "the same" if rule.kind == "equivalence" else "more" if rule.sign > 0 else "less"
+
+
+def claims_table(recorded: Recorded) -> list[str]:
+    """The claims with the paper's figure, ours, and the verdict; tests of one cause are adjusted together."""
+    every = list(judgements(recorded))
+    lines = [
+        "\n**The paper's claims about decisions**\n",
+        "| rests on | claim | paper | here | cells | verdict |",
+        "|---|---|---|---|---|---|",
+    ]
+    for cause in dict.fromkeys(one[0] for one in every):
+        mine = [one for one in every if one[0] == cause]
+        adjusted = adjusted_chances([chances(e, rule, q.margin) for *_, e, rule, q in mine])
+        for (_, words, papers, e, rule, quantity), tests in zip(mine, adjusted, strict=True):
+            verdict = answer(e, rule, tests)
+            lines.append(f"| {cause} | {words} | {papers} | {quantity.shown(e)} | {e.count} | {verdict} |")
     return lines
 
 
@@ -183,6 +261,8 @@ def genetic_table(recorded: Recorded) -> list[str]:
 
 def tables(recorded: Recorded) -> Iterable[str]:
     """All tables for which something is recorded."""
+    if "policies: β = 150" in recorded:
+        yield from claims_table(recorded)
     for key, columns in recorded.items():
         if key.startswith(("policies: ", "channels: ")):
             yield from policies_table(key.partition(": ")[2], columns)
