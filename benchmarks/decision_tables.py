@@ -32,14 +32,24 @@ READINGS = ("same-size, CPU follows", "same-size, joint", "principle, paper")
 
 def column(columns: Columns, policy: str, measure: str) -> np.ndarray:
     """One value per cell; NaN where the cell has none."""
-    values = columns.get(policy, {}).get(measure, [])
+    values = columns.get(policy, {}).get(measure, [None] * cells_of(columns))
     return np.array([np.nan if value is None else value for value in values], dtype=float)
 
 
-def savings(columns: Columns, rival: str) -> Estimate:
-    """QCCF's saving against a rival, cell by cell; cells in which the rival serves nobody are left out."""
-    spent = column(columns, rival, "energy_j")
-    return estimate(1.0 - column(columns, "qccf", "energy_j") / np.where(spent > 0.0, spent, np.nan))
+def savings(columns: Columns, rival: str, *, per_upload: bool = False) -> Estimate:
+    """QCCF's saving against a rival, cell by cell; cells in which one of them serves nobody are left out.
+
+    Where the policies serve unequal numbers of clients, energies are compared per upload that arrives.
+    """
+    ours, theirs = (
+        column(columns, name, "energy_j") / (_positive(column(columns, name, "participation")) if per_upload else 1.0)
+        for name in ("qccf", rival)
+    )
+    return estimate(1.0 - ours / _positive(theirs))
+
+
+def _positive(values: np.ndarray) -> np.ndarray:
+    return np.where(values > 0.0, values, np.nan)
 
 
 def best_constant(columns: Columns, policy: str) -> np.ndarray:
@@ -227,18 +237,21 @@ def weights_table(recorded: Recorded, constants: Columns) -> list[str]:
 def map_table(study: str, recorded: Recorded, rivals: Sequence[str] = READINGS) -> list[str]:
     """QCCF's savings at every point of a map, one column per rival."""
     lines = [
-        f"\n**{study}**: QCCF saves (%) against\n",
-        "| | cells | " + " | ".join(rivals) + " | participation (%) |",
-        "|---" * (len(rivals) + 3) + "|",
+        f"\n**{study}**: QCCF saves per upload that arrives (%) against\n",
+        "| | cells | " + " | ".join(rivals) + " | uploads of QCCF (%) | of same-size |",
+        "|---" * (len(rivals) + 4) + "|",
     ]
     for point in points():
         columns = recorded.get(point.key)
         if point.study != study or columns is None:
             continue
         feasible = int(np.isfinite(column(columns, "qccf", "energy_j")).sum())
-        shown = [savings(columns, rival).shown(".1f", 100.0) for rival in rivals]
-        active = estimate(100.0 * column(columns, "qccf", "participation")).shown(".0f")
-        lines.append(f"| {point.label} | {feasible} of {cells_of(columns)} | " + " | ".join([*shown, active]) + " |")
+        shown = [savings(columns, rival, per_upload=True).shown(".1f", 100.0) for rival in rivals]
+        served = [
+            f"{100.0 * np.nanmean(column(columns, name, 'participation')):.0f}" if feasible else "–"
+            for name in ("qccf", READINGS[0])
+        ]
+        lines.append(f"| {point.label} | {feasible} of {cells_of(columns)} | " + " | ".join([*shown, *served]) + " |")
     return lines
 
 

@@ -64,6 +64,15 @@ def test_a_rival_that_serves_nobody_is_no_saving() -> None:
     assert (e.mean, e.count) == (0.5, 1)
 
 
+def test_unequal_numbers_of_clients_are_compared_per_upload() -> None:
+    columns = {
+        "qccf": {"energy_j": [2.0, 1.0], "participation": [1.0, 0.0]},
+        "x": {"energy_j": [2.0, 1.0], "participation": [0.5, 0.5]},
+    }
+    assert savings(columns, "x").mean == 0.0
+    assert (savings(columns, "x", per_upload=True).mean, savings(columns, "x", per_upload=True).count) == (0.5, 1)
+
+
 def test_maps_show_the_points_that_are_recorded(recorded) -> None:
     point = next(point for point in points() if point.study == "T_max × B")
     lines = map_table("T_max × B", {point.key: made_columns(SAVED, 3)})
