@@ -157,6 +157,8 @@ def write_report(out: Path, found: Found, manifest: "Manifest", *, notes: Sequen
     notes_text = "\n\n".join(path.read_text(encoding="utf-8") for path in notes if path.is_file())
     records, varied = ([read_run(path) for path in paths] for paths in (found.runs, found.varied))
     records += [run for path in found.records for run in RunRecords(path).runs()]
+    if found.records and not records:
+        raise QccfError(f"{', '.join(map(str, found.records))}: no run is recorded here yet; name another file.")
     report = build_report(records, [read_study(path) for path in found.studies], manifest, notes_text, varied)
     report.write(out)
     return report
