@@ -13,7 +13,18 @@ import numpy as np
 from benchmarks.decisions import CONSTANTS, POLICIES, RECORD, Columns, Recorded, cells_of, points, read_record
 from qccf.core.intervals import Estimate, correlation_estimate, estimate
 from qccf.paper.findings import PAPERS_SAVINGS
-from qccf.paper.verdicts import ENERGY, UP, adjusted_chances, answer, chances
+from qccf.paper.verdicts import (
+    CORRELATION,
+    DOWN,
+    ENERGY,
+    UP,
+    ZERO,
+    Quantity,
+    Rule,
+    adjusted_chances,
+    answer,
+    chances,
+)
 
 ADAPTIVE = tuple(name for name in POLICIES if name not in (*CONSTANTS, "no-quantization"))
 READINGS = ("same-size, CPU follows", "same-size, joint", "principle, paper")
@@ -21,13 +32,24 @@ READINGS = ("same-size, CPU follows", "same-size, joint", "principle, paper")
 
 def column(columns: Columns, policy: str, measure: str) -> np.ndarray:
     """One value per cell; NaN where the cell has none."""
-    values = columns.get(policy, {}).get(measure, [])
+    values = columns.get(policy, {}).get(measure, [None] * cells_of(columns))
     return np.array([np.nan if value is None else value for value in values], dtype=float)
 
 
-def savings(columns: Columns, rival: str) -> Estimate:
-    """QCCF's saving against a rival, cell by cell."""
-    return estimate(1.0 - column(columns, "qccf", "energy_j") / column(columns, rival, "energy_j"))
+def savings(columns: Columns, rival: str, *, per_upload: bool = False) -> Estimate:
+    """QCCF's saving against a rival, cell by cell; cells in which one of them serves nobody are left out.
+
+    Where the policies serve unequal numbers of clients, energies are compared per upload that arrives.
+    """
+    ours, theirs = (
+        column(columns, name, "energy_j") / (_positive(column(columns, name, "participation")) if per_upload else 1.0)
+        for name in ("qccf", rival)
+    )
+    return estimate(1.0 - ours / _positive(theirs))
+
+
+def _positive(values: np.ndarray) -> np.ndarray:
+    return np.where(values > 0.0, values, np.nan)
 
 
 def best_constant(columns: Columns, policy: str) -> np.ndarray:
@@ -68,6 +90,83 @@ def policies_table(title: str, columns: Columns) -> list[str]:
     return lines
 
 
+Judgement = tuple[str, str, str, Estimate, Rule, Quantity]
+"""The cause that the claim rests on, the claim, the paper's figure, our number, and how it is judged."""
+
+
+def judgements(recorded: Recorded) -> Iterable[Judgement]:
+    """The paper's claims about decisions, at both β and in every reading of the baselines."""
+    by_beta = {beta: recorded.get(f"policies: β = {beta}", {}) for beta in (150, 300)}
+    for beta, columns in by_beta.items():
+        for rival in [name for name in columns if name != "qccf"]:
+            family = rival.partition(",")[0]
+            papers = PAPERS_SAVINGS.get(family)
+            rule = UP if papers is None else Rule("magnitude", papers=papers)
+            cause = family if papers is not None else "energy"
+            shown = "" if papers is None else f"{papers:.2%}"
+            yield cause, f"QCCF saves against {rival}, β = {beta}", shown, savings(columns, rival), rule, ENERGY
+        for name, over_rounds, over_sizes in (
+            ("qccf", UP, DOWN), ("same-size, CPU follows", UP, ZERO), ("same-size, joint", UP, ZERO),
+            ("principle, paper", UP, UP), ("principle, published", UP, UP), ("channel-allocate", ZERO, DOWN),
+        ):  # fmt: skip
+            rounds, sizes = (correlation_estimate(column(columns, name, f"bits_{x}")) for x in ("round", "size"))
+            yield (
+                "bits",
+                f"bits of {name} over rounds, β = {beta}",
+                _word(over_rounds),
+                rounds,
+                over_rounds,
+                CORRELATION,
+            )
+            yield (
+                "bits",
+                f"bits of {name} over dataset sizes, β = {beta}",
+                _word(over_sizes),
+                sizes,
+                over_sizes,
+                CORRELATION,
+            )
+    low, high = by_beta.values()
+    cells = min(cells_of(low), cells_of(high))
+    for name in ("qccf", "same-size, CPU follows", "same-size, joint", "principle, paper", "principle, published"):
+        more = estimate(column(high, name, "energy_j")[:cells] / column(low, name, "energy_j")[:cells] - 1.0)
+        rule = ZERO if name == "qccf" else UP
+        cause = "same-size" if name == "qccf" else name.partition(",")[0]
+        yield cause, f"energy of {name} from β = 150 to 300", _word(rule), more, rule, ENERGY
+
+
+def _word(rule: Rule) -> str:
+    return "the same" if rule.kind == "equivalence" else "more" if rule.sign > 0 else "less"
+
+
+def claims_table(recorded: Recorded) -> list[str]:
+    """The claims with the paper's figure, ours, and the verdict; tests of one cause are adjusted together."""
+    every = list(judgements(recorded))
+    lines = [
+        "\n**The paper's claims about decisions**\n",
+        "| rests on | claim | paper | here | cells | verdict |",
+        "|---|---|---|---|---|---|",
+    ]
+    for cause in dict.fromkeys(one[0] for one in every):
+        mine = [one for one in every if one[0] == cause]
+        adjusted = adjusted_chances([chances(e, rule, q.margin) for *_, e, rule, q in mine])
+        for (_, words, papers, e, rule, quantity), tests in zip(mine, adjusted, strict=True):
+            verdict = answer(e, rule, tests)
+            lines.append(f"| {cause} | {words} | {papers} | {quantity.shown(e)} | {e.count} | {verdict} |")
+    return lines
+
+
+def with_constants(recorded: Recorded) -> Columns:
+    """All policies at β = 300, in the cells that are recorded for all of them."""
+    parts = [recorded.get(f"{study}: β = 300", {}) for study in ("policies", "constants")]
+    cells = min(map(cells_of, parts))
+    return {
+        name: {measure: values[:cells] for measure, values in measured.items()}
+        for part in parts
+        for name, measured in part.items()
+    }
+
+
 def constants_table(title: str, columns: Columns) -> list[str]:
     """Does each adaptive policy beat the best constant that is as precise?"""
     names = [name for name in ADAPTIVE if name in columns]
@@ -79,6 +178,39 @@ def constants_table(title: str, columns: Columns) -> list[str]:
         "|---|---|---|---|",
     ]
     for name, e, tests in zip(names, saved, adjusted, strict=True):
+        lines.append(f"| {name} | {e.count} | {e.shown('+.1f', 100.0)} | {answer(e, UP, tests)} |")
+    return lines
+
+
+def energy_at_error(recorded: Recorded, errors: np.ndarray) -> np.ndarray:
+    """The energy at which QCCF has these errors, one per cell: between the values of V, log-log. NaN beyond them."""
+    fronts = [columns for key, columns in recorded.items() if key.startswith("V: ")]
+    cells = min((cells_of(columns) for columns in fronts), default=0)
+    found = np.full(len(errors), np.nan)
+    for cell in range(min(cells, len(errors))):
+        front = sorted((column(c, "qccf", "error")[cell], column(c, "qccf", "energy_j")[cell]) for c in fronts)
+        x, y = np.log(np.array(front)).T
+        found[cell] = np.exp(np.interp(np.log(errors[cell]), x, y, left=np.nan, right=np.nan))
+    return found
+
+
+def front_table(recorded: Recorded) -> list[str]:
+    """QCCF with the V that gives a constant's error, against that constant."""
+    columns = with_constants(recorded)
+    saved = {
+        name: estimate(
+            1.0 - energy_at_error(recorded, column(columns, name, "error")) / column(columns, name, "energy_j")
+        )
+        for name in CONSTANTS
+        if name in columns
+    }
+    adjusted = adjusted_chances([chances(e, UP, ENERGY.margin) for e in saved.values()])
+    lines = [
+        "\n**QCCF at the error of a constant**, with V chosen in each cell to have it, β = 300\n",
+        "| against | cells | QCCF saves (%) | beats it |",
+        "|---|---|---|---|",
+    ]
+    for (name, e), tests in zip(saved.items(), adjusted, strict=True):
         lines.append(f"| {name} | {e.count} | {e.shown('+.1f', 100.0)} | {answer(e, UP, tests)} |")
     return lines
 
@@ -105,18 +237,21 @@ def weights_table(recorded: Recorded, constants: Columns) -> list[str]:
 def map_table(study: str, recorded: Recorded, rivals: Sequence[str] = READINGS) -> list[str]:
     """QCCF's savings at every point of a map, one column per rival."""
     lines = [
-        f"\n**{study}**: QCCF saves (%) against\n",
-        "| | cells | " + " | ".join(rivals) + " | participation (%) |",
-        "|---" * (len(rivals) + 3) + "|",
+        f"\n**{study}**: QCCF saves per upload that arrives (%) against\n",
+        "| | cells | " + " | ".join(rivals) + " | uploads of QCCF (%) | of same-size |",
+        "|---" * (len(rivals) + 4) + "|",
     ]
     for point in points():
         columns = recorded.get(point.key)
         if point.study != study or columns is None:
             continue
         feasible = int(np.isfinite(column(columns, "qccf", "energy_j")).sum())
-        shown = [savings(columns, rival).shown(".1f", 100.0) for rival in rivals]
-        active = estimate(100.0 * column(columns, "qccf", "participation")).shown(".0f")
-        lines.append(f"| {point.label} | {feasible} of {cells_of(columns)} | " + " | ".join([*shown, active]) + " |")
+        shown = [savings(columns, rival, per_upload=True).shown(".1f", 100.0) for rival in rivals]
+        served = [
+            f"{100.0 * np.nanmean(column(columns, name, 'participation')):.0f}" if feasible else "–"
+            for name in ("qccf", READINGS[0])
+        ]
+        lines.append(f"| {point.label} | {feasible} of {cells_of(columns)} | " + " | ".join([*shown, *served]) + " |")
     return lines
 
 
@@ -139,12 +274,15 @@ def genetic_table(recorded: Recorded) -> list[str]:
 
 def tables(recorded: Recorded) -> Iterable[str]:
     """All tables for which something is recorded."""
+    if "policies: β = 150" in recorded:
+        yield from claims_table(recorded)
     for key, columns in recorded.items():
         if key.startswith(("policies: ", "channels: ")):
             yield from policies_table(key.partition(": ")[2], columns)
-            if any(name in columns for name in CONSTANTS):
-                yield from constants_table(key.partition(": ")[2], columns)
-    yield from weights_table(recorded, recorded.get("policies: β = 300", {}))
+    yield from constants_table("β = 300", with_constants(recorded))
+    yield from weights_table(recorded, with_constants(recorded))
+    if any(key.startswith("V: ") for key in recorded):
+        yield from front_table(recorded)
     for study in dict.fromkeys(point.study for point in points() if "×" in point.study):
         if any(key.startswith(f"{study}: ") for key in recorded):
             yield from map_table(study, recorded)

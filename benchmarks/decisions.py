@@ -83,14 +83,14 @@ class Point:
 def points() -> Iterator[Point]:
     """Every setting of every study, the most important first."""
     for beta in (300, 150):
-        yield Point("policies", f"β = {beta}", (f"data.dataset_size_std={beta}",), tuple(POLICIES))
-    for weight in (1, 3, 10, 30, 100, 300, 1000, 3000, 10000):
+        compared = tuple(name for name in POLICIES if name not in CONSTANTS)
+        yield Point("policies", f"β = {beta}", (f"data.dataset_size_std={beta}",), compared)
+    yield Point("constants", "β = 300", ("data.dataset_size_std=300",), CONSTANTS)
+    for weight in (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000, 1_000_000):
         yield Point("V", f"V = {weight}", (f"control.paper.energy_weight={weight}",), ("qccf",))
     for channels in (5, 10, 20):
         size = ("federation.num_clients=20", f"radio.num_channels={channels}")
-        yield Point(
-            "channels", f"20 clients, {channels} channels", size, (*READINGS, "no-quantization", *CONSTANTS[2:6])
-        )
+        yield Point("channels", f"20 clients, {channels} channels", size, (*READINGS, "no-quantization"))
     for deadline, bandwidth in product((0.01, 0.02, 0.05, 0.1, 0.2), (1, 2, 5, 10, 20)):
         settings = (f"device.deadline_s={deadline}", f"radio.bandwidth_hz={bandwidth}e6")
         yield Point("T_max × B", f"T_max = {deadline:g} s, B = {bandwidth} MHz", settings)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import decisions
-from benchmarks.decision_tables import best_constant, savings
+from benchmarks.decision_tables import best_constant, energy_at_error, savings
 from benchmarks.decisions import (
     POLICIES,
     Point,
@@ -112,6 +112,17 @@ def test_the_best_constant_is_the_cheapest_that_is_as_precise_and_serves_as_many
     assert energies[0] == 3.0
     assert math.isnan(energies[1])
     assert savings(columns, "fixed-bits 3").mean == pytest.approx(1 / 3)
+
+
+def test_the_energy_at_an_error_lies_between_the_values_of_v() -> None:
+    """Errors 1 and 100 cost 8 and 2 J in cell 0: an error of 10 costs 4 J. Beyond both there is no answer."""
+    recorded = {
+        "V: V = 1": {"qccf": {"error": [1.0, 1.0], "energy_j": [8.0, 8.0]}},
+        "V: V = 10": {"qccf": {"error": [100.0, 2.0], "energy_j": [2.0, 4.0]}},
+    }
+    energies = energy_at_error(recorded, np.array([10.0, 10.0]))
+    assert energies[0] == pytest.approx(4.0)
+    assert math.isnan(energies[1])
 
 
 def test_policies_and_the_genetic_algorithm_in_one_cell(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

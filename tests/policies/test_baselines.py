@@ -219,6 +219,20 @@ def test_fixed_bits_sends_fewer_where_a_link_does_not_carry_them() -> None:
     assert not settle(decision, seen, CONSTANTS).missed.any()
 
 
+def test_fixed_bits_gives_up_no_bit_for_energy() -> None:
+    """Of two channels one carries the six bits, and the other a single bit at less energy."""
+    seen = observation([[1e8, 4e7]])
+    wanted, cheap = (
+        settle(Decision(np.array([channel]), np.array([bits]), np.array([hz])), seen, CONSTANTS)
+        for channel, bits, hz in ((0, 6, 9.2e8), (1, 1, 3.2e8))
+    )
+    assert wanted.arrived.all()
+    assert cheap.arrived.all()
+    assert cheap.energy_j.sum() < wanted.energy_j.sum()
+    decision = FixedBits(CONSTANTS, rounds=10, bits=6).decide({"waits": [0]}, seen, RNG)
+    assert (decision.channels.tolist(), decision.num_bits.tolist()) == ([0], [6])
+
+
 def test_fixed_bits_lets_clients_take_turns() -> None:
     seen = observation([[1e8], [0.9e8], [0.8e8]])
     policy = FixedBits(CONSTANTS, rounds=10)

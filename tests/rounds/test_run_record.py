@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from qccf.cli.main import main
 from qccf.core.errors import RunFolderError
 from qccf.paper.run_measures import bits_over_rounds, bits_over_sizes, rounds_to
 from qccf.rounds.run import Run
@@ -80,6 +81,21 @@ def test_runs_that_differ_in_policy_and_seed_share_their_scenario(runs: dict[str
     text = (tmp_path / "records.json").read_text()
     assert len(json.loads(text)["scenarios"]) == 1
     assert len(text.splitlines()) == 3 + 3 + 1, "one line per run"
+
+
+def test_a_report_is_made_from_a_record(runs: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    records = RunRecords()
+    for name in ("a", "b"):
+        records.add(name, runs[name])
+    records.write(tmp_path / "records.json")
+    assert main(["report", str(tmp_path / "records.json")]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("2 training runs on ")
+    assert "policies qccf and same-size" in said
+    assert (tmp_path / "report.html").exists()
+    RunRecords().write(tmp_path / "empty.json")
+    assert main(["report", str(tmp_path / "empty.json")]) == 2
+    assert "no run is recorded here yet" in capsys.readouterr().err
 
 
 def test_a_file_that_is_no_record_is_refused(tmp_path: Path) -> None:

@@ -189,6 +189,8 @@ def write_report(
     notes_text = "\n\n".join(read_text_inside(path, path.parent) for path in notes if path.is_file())
     records, varied = ([read_run(path) for path in paths] for paths in (found.runs, found.varied))
     records += [run for path in found.records for run in RunRecords(path).runs()]
+    if found.records and not records:
+        raise QccfError(f"{', '.join(map(str, found.records))}: no run is recorded here yet; name another file.")
     studies = [read_study(path) for path in found.studies]
     report = build_report(records, studies, manifest, notes_text, varied, targets)
     report.write(out)

@@ -8,7 +8,7 @@ import numpy as np
 from qccf.control.matching import match_everyone
 from qccf.control.scale_free import ScaleFreeProblem
 from qccf.control.turns import most_bits_in_time, whose_turn
-from qccf.core.contracts import Constants, Decision, Observation, Outcome, PolicyState, Statistics
+from qccf.core.contracts import Constants, Decision, FloatArray, Observation, Outcome, PolicyState, Statistics
 from qccf.core.options import option
 
 LONGEST_WAIT = 12.0
@@ -31,7 +31,8 @@ class FixedBitsOptions:
 class FixedBits:
     """As many clients as channels and links allow, those that waited longest first, at the least energy.
 
-    Channels and frequencies are the best for these bits: what differs from QCCF is only that the bits do not adapt.
+    A channel that carries fewer bits would be cheap: the bits come first, then the energy. Channels and frequencies are
+    the best for these bits: what differs from QCCF is only that the bits do not adapt.
     State: how many rounds each client has waited.
     """
 
@@ -59,7 +60,8 @@ class FixedBits:
             problem = ScaleFreeProblem(part, self.constants, energy_price=1.0, error_price=0.0)
             rows, columns = np.arange(len(clients)), np.arange(observation.num_channels)
             fitting = np.minimum(most_bits_in_time(part, self.constants), self.bits)
-            matched = match_everyone(problem.energy_costs(fitting, rows[:, None], columns))
+            costs = problem.energy_costs(fitting, rows[:, None], columns)
+            matched = match_everyone(costs + _price_of_missing_bits(costs) * (self.bits - fitting))
             assert matched is not None, "these clients were matched before"
             chosen = matched[1]
             channels[clients], num_bits[clients] = chosen, fitting[rows, chosen]
@@ -68,3 +70,9 @@ class FixedBits:
 
     def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
         return {"waits": np.where(decision.participates, 0, np.array(state["waits"]) + 1).tolist()}
+
+
+def _price_of_missing_bits(costs: FloatArray) -> float:
+    """More than any assignment can save in energy, so that no bit is given up for it."""
+    known = costs[np.isfinite(costs)]
+    return float(1.0 + costs.shape[0] * known.max()) if len(known) else 1.0

@@ -1,0 +1,82 @@
+"""The tables of the recorded decisions: claims are judged by the rules of the report."""
+
+import numpy as np
+import pytest
+
+from benchmarks.decision_tables import claims_table, judgements, map_table, savings, tables, weights_table
+from benchmarks.decisions import CONSTANTS, POLICIES, points
+
+
+def made_columns(saved: dict[str, float], cells: int = 20) -> dict:
+    """QCCF spends 1 J in every cell, and a policy so much that QCCF saves that share."""
+    rng = np.random.default_rng(0)
+    columns = {}
+    for name in POLICIES:
+        energy = 1.0 / (1.0 - saved.get(name, 0.3)) * (1.0 + 0.01 * rng.normal(size=cells))
+        energy = np.ones(cells) if name == "qccf" else energy
+        columns[name] = {
+            "energy_j": energy.tolist(), "error": [1.0] * cells, "participation": [1.0] * cells, "bits": [4.0] * cells,
+            "late": [0.0] * cells, "bits_round": (0.9 + 0.01 * rng.normal(size=cells)).tolist(),
+            "bits_size": (-0.5 + 0.05 * rng.normal(size=cells)).tolist(),
+        }  # fmt: skip
+    return columns
+
+
+SAVED = {"same-size, CPU follows": 0.3542, "same-size, joint": 0.1, "principle, paper": -0.4, "channel-allocate": 0.01}
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict:
+    columns = made_columns(SAVED)
+    found = {f"policies: β = {beta}": {n: c for n, c in columns.items() if n not in CONSTANTS} for beta in (300, 150)}
+    found["constants: β = 300"] = {name: columns[name] for name in CONSTANTS}
+    found["V: V = 100"] = {"qccf": columns["qccf"]}
+    return found
+
+
+def test_claims_about_decisions_get_the_verdict_of_their_number(recorded) -> None:
+    lines = "\n".join(claims_table(recorded))
+    for words, verdict in (
+        ("same-size, CPU follows, β = 300", "holds"),
+        ("same-size, joint, β = 300", "holds in part"),
+        ("principle, paper, β = 300", "refuted"),
+        ("channel-allocate, β = 300", "tie"),
+        ("no-quantization, β = 300", "holds"),
+    ):
+        (row,) = [line for line in lines.splitlines() if f"QCCF saves against {words} " in line]
+        assert row.endswith(f"| 20 | {verdict} |"), row
+    (row,) = [line for line in lines.splitlines() if "bits of principle, paper over dataset sizes, β = 300" in line]
+    assert row.endswith("refuted |"), "they fall with the size here"
+    (row,) = [line for line in lines.splitlines() if "energy of qccf from β" in line]
+    assert row.startswith("| same-size |")
+    assert row.endswith("holds |"), "it is the same at both β"
+
+
+def test_every_claim_names_a_cause_and_no_number_is_judged_twice(recorded) -> None:
+    every = list(judgements(recorded))
+    assert len({one[1] for one in every}) == len(every)
+    assert {one[0] for one in every} == {"energy", "same-size", "principle", "bits"}
+
+
+def test_a_rival_that_serves_nobody_is_no_saving() -> None:
+    columns = {"qccf": {"energy_j": [1.0, 0.0, 1.0]}, "x": {"energy_j": [2.0, 0.0, None]}}
+    e = savings(columns, "x")
+    assert (e.mean, e.count) == (0.5, 1)
+
+
+def test_unequal_numbers_of_clients_are_compared_per_upload() -> None:
+    columns = {
+        "qccf": {"energy_j": [2.0, 1.0], "participation": [1.0, 0.0]},
+        "x": {"energy_j": [2.0, 1.0], "participation": [0.5, 0.5]},
+    }
+    assert savings(columns, "x").mean == 0.0
+    assert (savings(columns, "x", per_upload=True).mean, savings(columns, "x", per_upload=True).count) == (0.5, 1)
+
+
+def test_maps_show_the_points_that_are_recorded(recorded) -> None:
+    point = next(point for point in points() if point.study == "T_max × B")
+    lines = map_table("T_max × B", {point.key: made_columns(SAVED, 3)})
+    assert len(lines) == 4
+    assert lines[-1].startswith(f"| {point.label} | 3 of 3 | 35.")
+    assert any("| V = 100 | 20 |" in line for line in weights_table(recorded, recorded["constants: β = 300"]))
+    assert sum("cells" in line for line in tables(recorded)) > 3
