@@ -44,6 +44,7 @@ def forms(sizes: list[tuple[int, int, int]]) -> None:
     print("|---|---|---|---|---|---|")
     for clients, channels, rounds in sizes:
         for form, power in (("paper", "fixed"), ("scale-free", "fixed"), ("scale-free", "adapted")):
+            name = form if power == "fixed" else f"{form}, power adapted"
             times, gaps = decided_rounds(clients, channels, form, rounds + 1, power)
             median_ms, most_ms = float(np.median(times[1:])) * 1e3, max(times[1:]) * 1e3
             name = form + ", power adapted" * (power == "adapted")

@@ -93,6 +93,17 @@ def test_a_heading_is_not_folded_to_the_width_of_short_labels() -> None:
     assert any("policy" in line for line in printed(plan_table("title", [plan_row("qccf", 1.0)]), 80))
 
 
+def test_what_is_charged_besides_computing_and_uploading_is_named() -> None:
+    row = plan_row("qccf", 1.0) | {"charged": "computing, uploading, receiving"}
+    assert any("Energy: computing, uploading, receiving" in line for line in shown(plan_table("title", [row])))
+    assert not any("Energy:" in line for line in shown(plan_table("title", [plan_row("qccf", 1.0)])))
+    summary = {"seed": 0, "test_accuracy": 0.5, "energy_j": 1.0, "mean_bits": 1.0}
+    charged = summary | {"charged": "computing, uploading, coding"}
+    folded = " ".join(shown(results_table("t", ["a"], [charged])))
+    assert "Energy: computing, uploading, coding" in folded
+    assert not any("Energy:" in line for line in shown(results_table("t", ["a"], [summary])))
+
+
 def test_rows_are_named_by_their_codec_where_codecs_differ() -> None:
     rows = [plan_row("qccf", 1.0) | {"codec": codec} for codec in ("model", "update")]
     assert any(line.startswith("qccf, update 1.00") for line in shown(plan_table("title", rows)))

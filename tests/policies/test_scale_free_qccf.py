@@ -12,6 +12,7 @@ import pytest
 from qccf.control.scale_free_form import error_and_budget
 from qccf.control.turns import usable_pairs
 from qccf.core.contracts import MAX_NUM_BITS, Decision, Observation, PolicyState, Statistics
+from qccf.core.errors import PolicyError
 from qccf.devices.cost import settle
 from qccf.policies.checks import checked_decision
 from qccf.policies.qccf import Qccf
@@ -21,7 +22,7 @@ from qccf.rounds.run import Run
 from qccf.rounds.world import build_world
 from qccf.runtimes.planner import plan, plan_run
 from qccf.settings.loading import load_scenario
-from support.problems import CONSTANTS, equal_statistics
+from support.problems import CONSTANTS, equal_statistics, typical_problem
 
 RNG = np.random.default_rng(0)
 DECISIONS = ("channel", "num_bits")
@@ -420,3 +421,17 @@ def test_last_bits_are_the_scheduled_ones_although_an_upload_is_lost() -> None:
     idle = Decision(np.array([-1, 0]), np.array([0, 7]), np.array([0.0, 1e9]))
     outcome = replace(settle(idle, observation, CONSTANTS), statistics=statistics)
     assert policy.update(state, idle, outcome)["last_num_bits"] == [3, 7]
+
+
+def test_a_policy_with_impossible_powers_is_refused() -> None:
+    problem = typical_problem(3, 3)
+    policy = Qccf(problem.constants, rounds=1)
+    decision = policy.decide(policy.init(problem.observation.statistics), problem.observation, RNG)
+    for powers_w, words in (
+        (np.array([0.1, 0.1]), "powers_w must be None or an array of 3 floats"),
+        (np.array([1, 1, 1]), "powers_w must be None or an array of 3 floats"),
+        (np.array([0.1, 0.1, 0.3]), "powers_w must be above 0 and at most 0.2"),
+        (np.array([0.1, 0.0, 0.1]), "powers_w must be above 0 and at most 0.2"),
+    ):
+        with pytest.raises(PolicyError, match=words):
+            checked_decision(replace(decision, powers_w=powers_w), problem.observation, problem.constants, policy)

@@ -104,12 +104,35 @@ def test_only_the_papers_form_needs_a_smooth_loss() -> None:
         ["control.genetic.population=8"],
         ["control.form=paper", "control.slack=2.0"],
         ["control.form=paper", "control.energy_weight=2.0"],
+        ["control.form=paper", "control.power=fixed"],
     ],
 )
 def test_a_setting_of_the_form_that_does_not_run_is_refused(overrides: list[str]) -> None:
     key = overrides[-1].partition("=")[0]
     with pytest.raises(ConfigError, match=f"^{key} has no effect with control.form = "):
         load_scenario("femnist", overrides)
+
+
+def test_the_papers_form_has_one_power_for_all() -> None:
+    with pytest.raises(ConfigError, match='power = "adapted" has no effect in form = "paper"'):
+        scenario_from_dict({"control": {"form": "paper", "power": "adapted"}})
+
+
+def test_charges_are_named_and_become_constants() -> None:
+    plain, charged = (
+        load_scenario("femnist", settings)
+        for settings in (
+            [],
+            ["accounts.coding_cycles_per_parameter=80.0", "accounts.receive_power_w=0.1", "accounts.idle_power_w=0.01"],
+        )
+    )
+    assert plain.accounts.charged == "computing, uploading"
+    assert charged.accounts.charged == "computing, uploading, coding, receiving, idle waiting"
+    assert charged.constants().coding_cycles == 80.0 * 246_590
+    assert charged.constants().receive_energy_j == pytest.approx(0.1 * 32 * 246_590 / 1e8)
+    assert (plain.constants().coding_cycles, plain.constants().receive_energy_j) == (0.0, 0.0)
+    with pytest.raises(InfeasibleError, match=r"samples and coding takes .* accounts.coding_cycles_per_parameter"):
+        build_world(charged, 0)
 
 
 def test_overrides_reach_the_scenario() -> None:
@@ -222,8 +245,6 @@ def test_remedies_stay_within_the_limits_of_the_config() -> None:
 
 
 def test_a_value_in_place_of_a_section() -> None:
-    from qccf.settings.loading import scenario_from_dict
-
     with pytest.raises(ConfigError, match="radio = 3 is not a section"):
         scenario_from_dict({"radio": 3})
 

@@ -47,23 +47,26 @@ def _codec(scenario: Scenario) -> Codec | None:
 
 
 def fitting_codecs(scenario: Scenario, room_bits: float) -> list[str]:
-    """The built-in codecs whose uploads with one bit fit into `room_bits`, those with the smallest uploads first.
+    """The built-in codecs whose uploads with one bit fit into `room_bits`, smallest first.
 
-    Where the size depends on the data it is the largest in the recorded training, with the safety margin.
+    Codecs of updates come before those of models, which err more with as many bits. Where the size depends on the data
+    it is the largest in the recorded training, with the safety margin.
     """
     count = scenario.learning.num_parameters
     recording = bundled_recording(recording_name(scenario.replaced(statistics={"trace": ""})))
-    sizes_bits: dict[str, float] = {}
+    sizes_bits: dict[str, tuple[bool, float]] = {}
     for name in CODECS if count else ():
         codec = with_buffers(build_codec(name, count, [count]), count, scenario.learning.num_buffers)
         if codec.affine:
-            sizes_bits[name] = least_upload_bits(codec)
+            sizes_bits[name] = not codec.relative, least_upload_bits(codec)
         elif name in recording.codecs:
             per_parameter = recording.codecs[name].bits_per_parameter
             assert per_parameter is not None
             coded_bits = float(per_parameter[..., 0].max()) * count + 32.0 * scenario.learning.num_buffers
-            sizes_bits[name] = coded_bits * (1.0 + scenario.codec.safety_margin)
-    return sorted((name for name, bits in sizes_bits.items() if bits <= room_bits), key=lambda name: sizes_bits[name])
+            sizes_bits[name] = not codec.relative, coded_bits * (1.0 + scenario.codec.safety_margin)
+    return sorted(
+        (name for name, (_, bits) in sizes_bits.items() if bits <= room_bits), key=lambda one: sizes_bits[one]
+    )
 
 
 def needed_rates_bps(scenario: Scenario, dataset_sizes: FloatArray) -> FloatArray:

@@ -68,7 +68,7 @@ PLUGINS = (
 """Settings that may name a user's own entry."""
 
 CONSTANTS = tuple(f"statistics.{key}" for key in ("gradient_norm_sq", "gradient_variance", "weight_range", "loss"))
-SCALE_FREE_KEYS = ("control.slack", "control.share", "control.energy_weight")
+SCALE_FREE_KEYS = ("control.slack", "control.share", "control.energy_weight", "control.power")
 
 
 def load_scenario(

@@ -145,6 +145,23 @@ def test_throttled_uploads_take_as_long_as_the_model_says(monkeypatch: pytest.Mo
     np.testing.assert_array_equal([num_bits for num_bits, _ in seen], clients["payload_bits"][on])
 
 
+def test_instructions_hold_the_power_and_the_rate_of_the_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept, sent = [], []
+    monkeypatch.setattr(mod, "time", SimpleNamespace(sleep=slept.append))
+    written = Instruction.record
+    monkeypatch.setattr(Instruction, "record", lambda self: sent.append(self) or written(self))
+    strategy, grid = federation(lambda _, reply: reply, "control.power=adapted", throttle=True)
+    strategy.start(grid, first_arrays(), num_rounds=1, timeout=60)
+    clients = strategy.ledger.tables()["clients"]
+    on = clients["participated"]
+    trained = sorted((one for one in sent if one.act == "train"), key=lambda one: one.client)
+    assert [one.client for one in trained] == clients["client"][on].tolist()
+    np.testing.assert_allclose([one.power_w for one in trained], clients["power_w"][on])
+    np.testing.assert_allclose([one.rate_bps for one in trained], clients["rate_bps"][on])
+    assert (clients["power_w"][on] < 0.2).any()
+    np.testing.assert_allclose(sorted(slept), sorted(clients["payload_bits"][on] / clients["rate_bps"][on]))
+
+
 def test_flower_is_left_as_it_was() -> None:
     """Flower's private function is replaced only while a strategy with measured rates runs."""
     before = http_grid.pull_objects
