@@ -1,0 +1,346 @@
+"""Inject faults and count what is lost: kills, damaged files, full disks, second writers, configurations, payloads.
+
+A fault is survived if the run ends as if nothing had happened, bit for bit, or if it is refused in one sentence. It is
+lost if a round that was acknowledged is gone, a number is wrong, or an error is not one of ours. Results are kept in
+`.faults`, so that a later call goes on where this one stopped.
+
+Run: python -m benchmarks.faults [--quick] [--seconds 3600] [--only kills,files]
+"""
+
+import argparse
+import json
+import os
+import random
+import resource
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qccf.core.errors import FileError, QccfError
+from qccf.core.files import alone_in
+from qccf.rounds import checkpoint
+from qccf.rounds.run import Run
+from qccf.rounds.run_folder import read_run
+from qccf.rounds.setup import check_scenario
+from qccf.runtimes.planner import plan
+from qccf.runtimes.simulator import run_fingerprint, simulate
+from qccf.settings.loading import Scenario, load_scenario, scenario_to_toml
+from qccf.settings.reference import settings_reference
+from support.payloads import fuzz
+from tests.helpers.tiny import tiny_dataset, tiny_scenario
+
+KEPT = Path(__file__).parents[1] / ".faults"
+ROUNDS = 6
+BATCH = 25
+"""Faults per process: one that takes the process with it costs no other its result."""
+PAYLOADS = 10_000
+"""Payloads per fault of that kind."""
+MOST_S = 300.0
+"""A fault whose outcome takes longer counts as lost."""
+COUNTS = {"kills": 200, "files": 2000, "disks": 60, "writers": 20, "configurations": 300, "payloads": 100}
+QUICK = {"kills": 6, "files": 100, "disks": 6, "writers": 2, "configurations": 50, "payloads": 2}
+TABLES = ("round_columns", "client_columns", "statistics_columns")
+
+
+def scenario() -> Scenario:
+    return tiny_scenario(f"federation.rounds={ROUNDS}", "execution.workers=1")
+
+
+def trained(out: Path | None, after_round: Callable[[Any], None] = lambda _: None) -> Run:
+    return simulate(scenario(), out=out, dataset=tiny_dataset(), callbacks=[after_round], warn=lambda _: None)
+
+
+def same(one: Run, other: Run) -> bool:
+    """Whether two runs are equal bit for bit."""
+    if one.weights is not None and other.weights is not None and one.weights.tobytes() != other.weights.tobytes():
+        return False
+    tables = [(getattr(one, name), getattr(other, name)) for name in TABLES]
+    return one.summary == other.summary and all(
+        list(mine) == list(theirs)
+        and all(np.array_equal(mine[k], theirs[k], equal_nan=_is_float(mine[k])) for k in mine)
+        for mine, theirs in tables
+    )
+
+
+def _is_float(column: Any) -> bool:
+    return column.dtype.kind == "f"
+
+
+def made_folders(folder: Path) -> dict[str, Path]:
+    """A finished run, and one that was stopped and has results of its first rounds."""
+    trained(folder / "finished")
+
+    def stop(event: Any) -> None:
+        if len(event.ledger) == ROUNDS // 2:
+            raise KeyboardInterrupt
+
+    trained(folder / "stopped", stop)
+    return {name: folder / name for name in ("finished", "stopped")}
+
+
+# Each kind of fault is a function of a random generator, the reference run and the folders. It returns "recovered" or
+# "refused", and raises AssertionError if something is lost.
+
+
+def killed(chance: random.Random, reference: Run, _: dict[str, Path]) -> str:
+    """Kill a run at a random moment, perhaps more than once in a row, and resume it."""
+    with tempfile.TemporaryDirectory() as name:
+        out = Path(name) / "run"
+        ours, theirs = os.pipe()
+        child = os.fork()
+        if not child:
+
+            def acknowledge(event: Any) -> None:
+                os.write(theirs, bytes([len(event.ledger)]))
+                time.sleep(0.02)
+
+            trained(out, acknowledge)
+            os._exit(0)
+        os.close(theirs)
+        select.select([ours], [], [], MOST_S)
+        time.sleep(chance.uniform(0.0, 0.3))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        acknowledged = max(os.read(ours, 1000), default=0)
+        os.close(ours)
+        found, _ = checkpoint.latest(out / "checkpoints", run_fingerprint(scenario(), tiny_dataset()))
+        assert found is not None, "no checkpoint"
+        assert found[0].round_index >= acknowledged, f"round {acknowledged} is gone"
+        assert same(trained(out), reference), "the resumed run differs"
+        assert not list(out.rglob(".part-*")), "a part of a file is left"
+    return "recovered"
+
+
+def damaged(chance: random.Random, reference: Run, folders: dict[str, Path]) -> str:
+    """Damage one file of a run folder, read it and resume it."""
+    kind = chance.choice(list(folders))
+    before = read_run(folders[kind])
+    with tempfile.TemporaryDirectory() as name:
+        out = Path(name) / "run"
+        shutil.copytree(folders[kind], out)
+        path = chance.choice([path for path in sorted(out.rglob("*")) if path.is_file() and path.name != ".lock"])
+        how = chance.choice(DAMAGE)
+        how(path, chance)
+        with suppress(QccfError):
+            assert same(read_run(out), before), f"{how.__name__} of {path.name}: other numbers are read"
+        try:
+            assert same(trained(out), reference), f"{how.__name__} of {path.name}: the resumed run differs"
+            assert same(read_run(out), reference), f"{how.__name__} of {path.name}: it is not repaired"
+            return "recovered"
+        except QccfError:
+            return "refused"
+
+
+def flip_anywhere(path: Path, chance: random.Random) -> None:
+    data = bytearray(path.read_bytes())
+    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    path.write_bytes(data)
+
+
+def flip_in_the_first_or_last_bytes(path: Path, chance: random.Random) -> None:
+    data = bytearray(path.read_bytes())
+    place = chance.randrange(min(len(data), 512))
+    data[place if chance.random() < 0.5 else -1 - place] ^= 1 << chance.randrange(8)
+    path.write_bytes(data)
+
+
+def cut(path: Path, chance: random.Random) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: chance.choice((0, 1, 4, 8, len(data) - 1, len(data) - 8, chance.randrange(len(data))))])
+
+
+def overwrite(path: Path, chance: random.Random) -> None:
+    path.write_bytes(chance.choice((b"", b"\0" * 4096, chance.randbytes(2000), b"{}", b"[]", b"null", b"PK\x05\x06")))
+
+
+def swap(path: Path, chance: random.Random) -> None:
+    others = [one for one in sorted(path.parents[0].rglob("*")) if one.is_file() and one != path]
+    shutil.copyfile(chance.choice(others), path) if others else path.write_bytes(b"")
+
+
+def link(path: Path, chance: random.Random) -> None:
+    elsewhere = path.parents[chance.randrange(2)].parent / "elsewhere"
+    shutil.move(path, elsewhere)
+    path.symlink_to(chance.choice((elsewhere, Path("/etc/passwd"), Path("/nowhere"), path)))
+
+
+def remove(path: Path, _: random.Random) -> None:
+    path.unlink()
+
+
+def replace_by_folder_or_pipe(path: Path, chance: random.Random) -> None:
+    path.unlink()
+    path.mkdir() if chance.random() < 0.5 else os.mkfifo(path)
+
+
+DAMAGE = (
+    flip_anywhere, flip_anywhere, flip_in_the_first_or_last_bytes, flip_in_the_first_or_last_bytes, cut, cut, overwrite,
+    swap, link, remove, replace_by_folder_or_pipe,
+)  # fmt: skip
+
+
+def full(chance: random.Random, reference: Run, _: dict[str, Path]) -> str:
+    """No file may grow beyond a random size, as on a full disk; then there is room again."""
+    with tempfile.TemporaryDirectory() as name:
+        out = Path(name) / "run"
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (chance.randrange(40_000), hard))
+        try:
+            outcome = "recovered" if trained(out) else ""
+        except FileError:
+            outcome = "refused"
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert not list(out.rglob(".part-*")), "a part of a file is left"
+        assert same(trained(out), reference), "the resumed run differs"
+    return outcome
+
+
+def second_writer(_: random.Random, reference: Run, __: dict[str, Path]) -> str:
+    """Another process works in the folder."""
+    with tempfile.TemporaryDirectory() as name:
+        out = Path(name) / "run"
+        with alone_in(out):
+            child = os.fork()
+            if not child:
+                try:
+                    trained(out)
+                except QccfError as error:
+                    os._exit(7 if "another process works in" in str(error) else 8)
+                os._exit(9)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7, "the second writer is not refused"
+        assert same(trained(out), reference)
+    return "refused"
+
+
+VALUES: tuple[Any, ...] = (
+    0, 1, -1, 3, 10**6, 10**30, 0.0, -0.0, 0.5, 1e-300, 1e300, float("inf"), float("nan"), True, False, None, "", "a",
+    "😀", "a b", "a\0b", "\x1b[31m", "\ud800", "../../x", "/etc/passwd", "<script>", "$x$", "[/b]", "os:getcwd",
+    "os:", "none.such:X", [], [1], ["a", 1], [[]], [{"a": 1}], {}, {"a b": 1}, {"😀": "😀"}, {"a": None},
+    {"a": {"b": [{"c": 1}]}}, {1: 2}, b"a", {"a"}, date(2000, 1, 1), object(),
+)  # fmt: skip
+
+
+def configured(chance: random.Random, _: Run, __: dict[str, Path]) -> str:
+    """One to three settings of any content: refused, or written and read back, and planned if it is small."""
+    keys = [info.path for info in settings_reference()]
+    changes = {chance.choice(keys): chance.choice(VALUES) for _ in range(chance.choice((1, 1, 2, 3)))}
+    base = {"federation.rounds": 2, "learning.num_parameters": 650, "radio.bandwidth_hz": 3e4}
+    try:
+        made = load_scenario("quick", base | changes)
+        text = scenario_to_toml(made)
+        with tempfile.TemporaryDirectory() as name:
+            (Path(name) / "scenario.toml").write_text(text, encoding="utf-8")
+            again = load_scenario(Path(name) / "scenario.toml")
+        assert scenario_to_toml(again) == text, "settings differ after they are read back"
+        check_scenario(made)
+        if made.federation.num_clients <= 200 and made.radio.num_channels <= 200 and made.federation.rounds <= 5:
+            plan(made, [made.policy.name], 1)
+    except QccfError as error:
+        return "refused" if "\n" not in str(error) else f"lost: {error}"
+    return "recovered"
+
+
+def payload(chance: random.Random, _: Run, __: dict[str, Path]) -> str:
+    """Mutated payloads by the thousand: the fuzzer raises if one breaks a decoder."""
+    fuzz(PAYLOADS, chance.randrange(2**32))
+    return "recovered"
+
+
+KINDS = {
+    "kills": killed, "files": damaged, "disks": full, "writers": second_writer, "configurations": configured,
+    "payloads": payload,
+}  # fmt: skip
+TITLES = {
+    "kills": "kills (SIGKILL at a random moment)",
+    "files": "damaged files of a run folder",
+    "disks": "files that cannot grow (full disk)",
+    "writers": "second writers of a folder",
+    "configurations": "configurations of any content",
+    "payloads": "mutated payloads",
+}
+
+
+def batch(kind: str, numbers: list[int], reference: Run, folders: dict[str, Path]) -> Iterator[list[Any]]:
+    """The outcomes of some faults, from a process of their own."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(ours)
+        with os.fdopen(theirs, "w") as pipe, open(os.devnull, "w") as silence:
+            os.dup2(silence.fileno(), 2)
+            for number in numbers:
+                signal.alarm(int(MOST_S))
+                try:
+                    outcome = KINDS[kind](random.Random(f"{kind} {number}"), reference, folders)
+                except Exception as error:
+                    place = traceback.extract_tb(error.__traceback__)[-1]
+                    outcome = f"lost: {type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+                print(json.dumps([kind, number, outcome]), file=pipe, flush=True)
+        os._exit(0)
+    os.close(theirs)
+    left = list(numbers)
+    with os.fdopen(ours) as pipe:
+        for line in pipe:
+            left.remove(json.loads(line)[1])
+            yield json.loads(line)
+    os.waitpid(child, 0)
+    if left:
+        yield [kind, left[0], "lost: the process died or took too long"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a few of each kind")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
+    parser.add_argument("--only", default=",".join(KINDS), help="kinds, separated by commas")
+    options = parser.parse_args()
+    ends = time.monotonic() + options.seconds
+    counts = {kind: count for kind, count in (QUICK if options.quick else COUNTS).items() if kind in options.only}
+    KEPT.mkdir(exist_ok=True)
+    path = KEPT / "results.jsonl"
+    known = {(kind, number): outcome for kind, number, outcome in map(json.loads, path.open())} if path.exists() else {}
+    with tempfile.TemporaryDirectory() as name, path.open("a") as results:
+        reference, folders = trained(None), made_folders(Path(name))
+        for kind, count in counts.items():
+            left = [number for number in range(count) if (kind, number) not in known]
+            while left and time.monotonic() < ends:
+                for one in batch(kind, left[:BATCH], reference, folders):
+                    known[one[0], one[1]] = one[2]
+                    results.write(json.dumps(one) + "\n")
+                    results.flush()
+                left = [number for number in left if (kind, number) not in known]
+    return print_table(counts, known)
+
+
+def print_table(counts: dict[str, int], known: dict[tuple[str, int], str]) -> int:
+    print("| fault | injected | recovered | refused in one sentence | lost |\n|---|---|---|---|---|")
+    lost = []
+    for kind in counts:
+        outcomes = Counter(outcome.partition(":")[0] for (one, _), outcome in known.items() if one == kind)
+        lost += [
+            f"{one} {number}: {outcome}"
+            for (one, number), outcome in known.items()
+            if one == kind and "lost" in outcome
+        ]
+        many = PAYLOADS if kind == "payloads" else 1
+        numbers = [many * n for n in (outcomes.total(), outcomes["recovered"], outcomes["refused"], outcomes["lost"])]
+        print(f"| {TITLES[kind]} | {' | '.join(f'{number:,}' for number in numbers)} |")
+    print("\n" + "\n".join(lost) if lost else "")
+    return 1 if lost else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

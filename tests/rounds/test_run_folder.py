@@ -1,0 +1,136 @@
+"""Damage to the files of a run is seen when they are read, and repaired from the checkpoint when the run is resumed."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from qccf.core.errors import QccfError, RunFolderError
+from qccf.rounds.run import Run
+from qccf.rounds.run_folder import is_finished, read_run
+from qccf.runtimes.simulator import simulate
+from tests.helpers.tiny import tiny_dataset, tiny_scenario
+
+ROUNDS = 3
+TABLES = ("rounds.parquet", "clients.parquet", "statistics.parquet")
+
+
+def trained(out: Path, *settings: str) -> Run:
+    return simulate(tiny_scenario(f"federation.rounds={ROUNDS}", *settings), out=out, dataset=tiny_dataset())
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made") / "run"
+    trained(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_every_flipped_bit_of_a_table_is_seen(folder: Path) -> None:
+    for name in TABLES:
+        data = (folder / name).read_bytes()
+        for place in range(0, len(data), 997):
+            changed = bytearray(data)
+            changed[place] ^= 1 << (place % 8)
+            (folder / name).write_bytes(changed)
+            with pytest.raises(RunFolderError, match=f"{name} is damaged"):
+                read_run(folder)
+        (folder / name).write_bytes(data)
+    assert read_run(folder).num_rounds == ROUNDS
+
+
+def test_a_changed_number_in_the_summary_or_the_settings_is_seen(folder: Path) -> None:
+    summary = json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").write_text(json.dumps(summary | {"energy_j": summary["energy_j"] * 2}))
+    with pytest.raises(RunFolderError, match=r"summary\.json is damaged"):
+        read_run(folder)
+    (folder / "summary.json").write_text(json.dumps(summary))
+    assert read_run(folder).finished
+    settings = (folder / "scenario.toml").read_text()
+    (folder / "scenario.toml").write_text(settings.replace("learning_rate = 0.1", "learning_rate = 0.2"))
+    with pytest.raises(RunFolderError, match=r"scenario\.toml is damaged or of another run"):
+        read_run(folder)
+
+
+def test_a_folder_without_digests_is_read_as_before(folder: Path) -> None:
+    summary = json.loads((folder / "summary.json").read_text())
+    del summary["digests"]
+    (folder / "summary.json").write_text(json.dumps(summary))
+    run = read_run(folder)
+    assert run.summary == summary
+    assert is_finished(folder, ROUNDS)
+
+
+@pytest.mark.parametrize("name", [*TABLES, "summary.json"])
+def test_a_damaged_result_is_repaired_from_the_checkpoint(folder: Path, name: str) -> None:
+    whole = (folder / name).read_bytes()
+    (folder / name).write_bytes(whole[:-9])
+    assert not is_finished(folder, ROUNDS)
+    assert trained(folder).finished
+    assert (folder / name).read_bytes() == whole
+
+
+def test_results_without_a_checkpoint_are_not_replaced(folder: Path) -> None:
+    shutil.rmtree(folder / "checkpoints")
+    (folder / "rounds.parquet").write_bytes(b"")
+    before = (folder / "clients.parquet").read_bytes()
+    with pytest.raises(RunFolderError, match="holds no checkpoint from which its run can be resumed: restore one"):
+        trained(folder)
+    assert (folder / "clients.parquet").read_bytes() == before
+
+
+def test_damaged_checkpoints_are_no_reason_to_start_again(folder: Path) -> None:
+    for path in (folder / "checkpoints").iterdir():
+        path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(
+        RunFolderError, match=r"can be resumed \(round-000003.npz is cut short or damaged. round-000002"
+    ):
+        trained(folder)
+
+
+def test_every_byte_at_the_ends_of_a_checkpoint(folder: Path) -> None:
+    """The zip directory is at the end and the first header at the beginning; a changed bit is no traceback."""
+    newest = sorted((folder / "checkpoints").iterdir())[-1]
+    data = newest.read_bytes()
+    from qccf.rounds import checkpoint
+    from qccf.runtimes.simulator import run_fingerprint
+
+    fingerprint = run_fingerprint(tiny_scenario(f"federation.rounds={ROUNDS}"), tiny_dataset())
+    places = [*range(0, 128), *range(len(data) - 1500, len(data), 7)]
+    for place in places:
+        changed = bytearray(data)
+        changed[place] ^= 1 << (place % 8)
+        newest.write_bytes(changed)
+        try:
+            state, _ = checkpoint.load(newest, fingerprint)
+        except QccfError:
+            continue
+        assert state.round_index == ROUNDS  # a byte that nothing depends on, such as a date
+
+
+def test_other_workers_do_not_make_the_settings_look_damaged(folder: Path) -> None:
+    trained(folder, "execution.workers=1", "execution.checkpoint_every=2")
+    assert read_run(folder).finished
+
+
+def test_tables_have_page_checksums(folder: Path) -> None:
+    """A reader of another program can check them, too."""
+    whole = pd.read_parquet(folder / "rounds.parquet")
+    table = pq.ParquetFile(folder / "rounds.parquet", page_checksum_verification=True).read()
+    assert table.num_rows == len(whole) == ROUNDS
+    column = pq.ParquetFile(folder / "rounds.parquet").metadata.row_group(0).column(0)
+    last = (column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 1
+    data = bytearray((folder / "rounds.parquet").read_bytes())
+    data[last] ^= 1
+    (folder / "rounds.parquet").write_bytes(data)
+    with pytest.raises(OSError, match=r"(?i)crc|checksum|deserialize"):
+        pq.ParquetFile(folder / "rounds.parquet", page_checksum_verification=True).read()
