@@ -84,7 +84,7 @@ def first_state(rules: RoundRules, source: UploadSource, weights: Flat | None = 
 def run_round(state: ServerState, rules: RoundRules, world: World, source: UploadSource, ledger: Ledger) -> ServerState:
     """One round with uploads from a source."""
     observation = world.observe(state.round_index, state.statistics)
-    opened = open_round(state, rules, observation, world.cell.round_rates_bps(state.round_index))
+    opened = open_round(state, rules, observation, world.true_rates_bps(state.round_index))
     return close_round(state, rules, opened, source.uploads(state, opened), ledger, source.evaluate)
 
 
