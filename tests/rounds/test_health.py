@@ -105,6 +105,8 @@ def test_clients_that_can_never_upload() -> None:
         "never-able": "1 of 6 clients (5) could upload in none of the 40 rounds within device.deadline_s = 0.02: raise "
         "it, radio.bandwidth_hz or radio.gain_db, or lower device.cycles_per_sample or cell.radius_m."
     }
+    cautious = findings(None, far, "radio.backoff_db=9")["never-able"]
+    assert cautious.endswith("or lower radio.backoff_db = 9, device.cycles_per_sample or cell.radius_m.")
     assert findings(None, far | {"able": (K < 5) | (N == 7)}) == {}
     exempt = {"able": False, "turn": 0.0, "missed": True}
     assert findings(None, exempt, "policy.name=no-quantization") == {}, "late uploads that arrive all the same"

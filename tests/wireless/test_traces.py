@@ -152,6 +152,13 @@ def saved(path: Path, **arrays: np.ndarray) -> Path:
     return path
 
 
+def parquet(path: Path) -> Path:
+    import pandas as pd
+
+    pd.DataFrame({"round": [0], "client": [0], "rate_bps": ["fast"]}).to_parquet(path)
+    return path
+
+
 def cut(path: Path) -> Path:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     return path
@@ -204,6 +211,7 @@ BAD = {
         "1,000,000,000,000 values, more than",
     ),
     "no npy": (lambda p: npz_of(p / "t.npz", "rates_bps.npy", b"hello there"), "is not a whole file of NumPy arrays"),
+    "words in parquet": (lambda p: parquet(p / "t.parquet"), "has a column rate_bps of type"),
     "parquet": (lambda p: written(p / "t.parquet", ["PAR1"]), "is not a whole Parquet file"),
 }
 
@@ -239,6 +247,10 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("qccf.wireless.traces.arrays.MAX_BYTES", 4000)
     with pytest.raises(ConfigError, match="unpacks to more than 4,000 bytes"):
         rates_bps(tmp_path / "t.npz", 0)
+    table = written(tmp_path / "t.csv", csv_lines())
+    monkeypatch.setattr(limits, "MAX_TEXT_BYTES", 100)
+    with pytest.raises(ConfigError, match="more than 100: write it as Parquet or NPZ, or cut it"):
+        rates_bps(table, 0)
     monkeypatch.setattr(limits, "MAX_BYTES", 100)
     with pytest.raises(ConfigError, match="more than 100: cut it into smaller parts"):
         rates_bps(tmp_path / "t.npz", 0)

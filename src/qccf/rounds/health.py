@@ -275,11 +275,13 @@ def _never_able(tables: _Tables) -> Iterable[Finding]:
     arrived = np.asarray(tables.by_round("arrived"), dtype=bool)
     unable = np.flatnonzero(~tables.able.any(axis=0) & ~arrived.any(axis=0))
     if len(unable):
+        backoff_db = tables.scenario.radio.backoff_db
+        backoff = f"radio.backoff_db = {backoff_db:g}, " if backoff_db else ""
         yield Finding(
             "never-able",
             f"{_clients(unable, arrived.shape[1])} could upload in none of the {tables.num_rounds} rounds within "
             f"device.deadline_s = {tables.scenario.device.deadline_s:g}: raise it, radio.bandwidth_hz or "
-            "radio.gain_db, or lower device.cycles_per_sample or cell.radius_m.",
+            f"radio.gain_db, or lower {backoff}device.cycles_per_sample or cell.radius_m.",
         )
 
 

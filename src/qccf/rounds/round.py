@@ -95,7 +95,7 @@ def state_at(rules: RoundRules, statistics: Statistics, weights: Flat | None) ->
 def run_round(state: ServerState, rules: RoundRules, world: World, source: UploadSource, ledger: Ledger) -> ServerState:
     """One round with uploads from a source."""
     observation = world.observe(state.round_index, state.statistics)
-    opened = open_round(state, rules, observation, world.cell.round_rates_bps(state.round_index))
+    opened = open_round(state, rules, observation, world.true_rates_bps(state.round_index))
     return close_round(state, rules, opened, source.uploads(state, opened), ledger, source.evaluate)
 
 

@@ -26,6 +26,10 @@ class World:
         """What the server knows at the start of a round: rates as it estimates them."""
         return Observation(self.cell.estimated_rates_bps(round_index), statistics)
 
+    def true_rates_bps(self, round_index: int) -> FloatArray | None:
+        """The rates with which a round is settled; None where they are those of the observation."""
+        return self.cell.round_rates_bps(round_index) if self.cell.radio.is_estimated else None
+
 
 def build_world(scenario: Scenario, seed: int, dataset_sizes: FloatArray | None = None) -> World:
     """Place the clients, and draw their dataset sizes unless they are given.

@@ -72,7 +72,7 @@ class Cell:
         error and back-off apply to the rates.
         """
         radio = self.radio
-        if not (radio.estimate_age or radio.estimate_error_db or radio.backoff_db):
+        if not radio.is_estimated:
             return self.round_rates_bps(round_index)
         known = max(round_index - radio.estimate_age, 0)
         rng = stream(self.seed, "channel-estimate", round_index)

@@ -49,6 +49,11 @@ class Radio:
     estimate_age: int = 0
     backoff_db: float = 0.0
 
+    @property
+    def is_estimated(self) -> bool:
+        """Whether the server decides with rates that may differ from the true ones."""
+        return bool(self.estimate_age or self.estimate_error_db or self.backoff_db)
+
     def path_loss_model(self) -> PathLoss:
         model: PathLoss = PATH_LOSSES.build(
             self.path_loss,

@@ -164,7 +164,8 @@ class QccfStrategy(Strategy):
         self._wait_for_clients(grid)
         rates_bps = self._rates.rates_bps(n).copy()
         rates_bps[[client for client in range(self.roster.num_clients) if client not in self.roster.nodes]] = 0.0
-        true_bps = self._cell.round_rates_bps(n) if isinstance(self._rates, SimulatedRates) else None
+        estimated = self._cell.radio.is_estimated and isinstance(self._rates, SimulatedRates)
+        true_bps = self._cell.round_rates_bps(n) if estimated else None
         observation = Observation(rates_bps, self._server.statistics)
         self._opened = open_round(self._server, self._rules, observation, true_bps)
         decision = self._opened.decision

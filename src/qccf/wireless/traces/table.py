@@ -20,6 +20,9 @@ from qccf.wireless.traces.trace import Trace, require_count
 KEYS = ("round", "client", "channel")
 VALUES = ("rate_bps", "gain_db")
 MAX_INDEX = 10_000_000
+NUMBER_TYPES = ("float", "double", *(f"{sign}int{size}" for sign in ("", "u") for size in (8, 16, 32, 64)))
+"""What Parquet's columns of numbers are called."""
+
 PANDAS_INDEX = "__index_level_"
 """What pandas calls the row labels that it stores beside the columns."""
 
@@ -109,9 +112,13 @@ def _parquet_columns(path: Path) -> dict[str, Any]:
         raise TraceError("needs pyarrow to be read: pip install 'qccf[sim]', or write it as CSV or NPZ.") from None
     try:
         with parquet.ParquetFile(path) as file:
-            require_count(file.metadata.num_rows)
-            table = file.read()
-            names = [name for name in table.column_names if not name.startswith(PANDAS_INDEX)]
+            schema = file.schema_arrow
+            names = [name for name in schema.names if not name.startswith(PANDAS_INDEX)]
+            require_count(file.metadata.num_rows * len(names))
+            for name in names:
+                if str(schema.field(name).type) not in NUMBER_TYPES:
+                    raise TraceError(f"has a column {name} of type {schema.field(name).type}, but needs numbers.")
+            table = file.read(columns=names)
             return {name: table.column(name).to_numpy() for name in names}
     except TraceError:
         raise

@@ -12,6 +12,9 @@ from qccf.core.contracts import FloatArray
 from qccf.core.errors import TraceError
 
 MAX_BYTES = 2**30
+MAX_TEXT_BYTES = 2**26
+"""Of a CSV file, whose cells take some ten times as much memory while they are read."""
+
 MAX_VALUES = 50_000_000
 MAX_RATE_BPS = 1e13
 MAX_GAIN = 1.0
@@ -82,9 +85,10 @@ def checked_trace(trace: Trace, *, num_clients: int, num_channels: int, num_roun
 
 def require_size(path: Path) -> None:
     """Refuse a file that is too large to be read."""
-    size = path.stat().st_size
-    if size > MAX_BYTES:
-        raise TraceError(f"has {size:,} bytes in {path.name}, more than {MAX_BYTES:,}: cut it into smaller parts.")
+    size, most = path.stat().st_size, MAX_TEXT_BYTES if path.suffix == ".csv" else MAX_BYTES
+    if size > most:
+        remedy = "write it as Parquet or NPZ, or cut it" if path.suffix == ".csv" else "cut it into smaller parts"
+        raise TraceError(f"has {size:,} bytes in {path.name}, more than {most:,}: {remedy}.")
 
 
 def require_count(count: int) -> None:
