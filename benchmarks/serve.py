@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -95,59 +96,81 @@ async def asked(
     return times, failures
 
 
-def library_times(body: bytes, count: int) -> tuple[list[float], list[float]]:
-    """Seconds of bare decisions, and of decisions with reading and writing JSON."""
-    bare, whole = [], []
+class Library(NamedTuple):
+    """Of each decision in this process: seconds alone, seconds with JSON, and seconds of CPU with JSON."""
+
+    bare_s: list[float]
+    whole_s: list[float]
+    cpu_s: list[float]
+
+
+def library_times(body: bytes, count: int) -> Library:
+    """Decide the problem some times, each time from its text to the text of the answer."""
+    times = Library([], [], [])
     for _ in range(count):
-        started = time.perf_counter()
+        started, busy = time.perf_counter(), time.process_time()
         problem = parse_problem(parse_json(body, "the body"))
         read = time.perf_counter()
         decision = decide_problem(problem)
         decided = time.perf_counter()
         to_json(decision_to_json(problem, decision))
-        bare.append(decided - read)
-        whole.append(time.perf_counter() - started)
-    return bare, whole
+        times.bare_s.append(decided - read)
+        times.whole_s.append(time.perf_counter() - started)
+        times.cpu_s.append(time.process_time() - busy)
+    return times
 
 
-def speed(host: str, port: int, sizes: tuple[tuple[int, int], ...], seconds: float) -> None:
-    heads = ("clients × channels", "connections", "decisions/s", "p50", "p99", "failed", "library p50", "with JSON")
-    print(f"| {' | '.join(heads)} | p50 over library |")
-    print("|---|---|---|---|---|---|---|---|---|")
+def speed(host: str, port: int, process: int, sizes: tuple[tuple[int, int], ...], seconds: float) -> None:
+    heads = (
+        "clients × channels", "connections", "decisions/s", "p50", "p99", "failed", "library p50", "with JSON",
+        "p50 over library", "CPU per decision", "library's CPU",
+    )  # fmt: skip
+    print(f"| {' | '.join(heads)} |")
+    print("|---" * len(heads) + "|")
     for clients, channels in sizes:
         body = problem_text(clients, channels)
         library_times(body, 2)
         for connections in CONNECTIONS:
             asyncio.run(asked(host, port, body, connections, lambda done: done >= 8))  # warm
-            bare, whole = library_times(body, SAMPLES)
-            begun = time.perf_counter()
+            own = library_times(body, SAMPLES)
+            begun, busy_s = time.perf_counter(), cpu_seconds(process)
             ends = begun + seconds
             times, failed = asyncio.run(asked(host, port, body, connections, lambda _, e=ends: time.perf_counter() > e))
             rate = len(times) / (time.perf_counter() - begun)
-            more = library_times(body, SAMPLES)
-            bare, whole = bare + more[0], whole + more[1]
-            p50, p99, own, own_whole = (
-                1e3 * float(value)
-                for value in (np.median(times), np.quantile(times, 0.99), np.median(bare), np.median(whole))
-            )
+            busy_s = (cpu_seconds(process) - busy_s) / len(times)
+            own = Library(*(first + more for first, more in zip(own, library_times(body, SAMPLES), strict=True)))
+            measured = ((times, 0.5), (times, 0.99), (own.bare_s, 0.5), (own.whole_s, 0.5), (own.cpu_s, 0.5))
+            p50, p99, bare, whole, cpu = (1e3 * float(np.quantile(values, share)) for values, share in measured)
             print(
                 f"| {clients:,} × {channels} | {connections} | {rate:,.0f} | {p50:.1f} ms | {p99:.1f} ms | {failed} | "
-                f"{own:.1f} ms | {own_whole:.1f} ms | {p50 - own:+.1f} ms |",
+                f"{bare:.1f} ms | {whole:.1f} ms | {p50 - bare:+.1f} ms | {1e3 * busy_s:.1f} ms | {cpu:.1f} ms |",
                 flush=True,
             )
 
 
-def memory_mib(process: int) -> float:
-    """Resident memory of a process and its children."""
-    total = 0
+def family(process: int) -> Iterator[dict[str, str]]:
+    """The status of a process and of its children."""
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
             fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
         except OSError:
             continue
         if process in (int(fields["Pid"]), int(fields["PPid"])):
-            total += int(fields.get("VmRSS", "0 kB").split()[0])
-    return total / 1024
+            yield fields
+
+
+def cpu_seconds(process: int) -> float:
+    """CPU time of a process and its children so far."""
+    ticks = 0
+    for fields in family(process):
+        stat = Path(f"/proc/{int(fields['Pid'])}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(stat[11]) + int(stat[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mib(process: int) -> float:
+    """Resident memory of a process and its children."""
+    return sum(int(fields.get("VmRSS", "0 kB").split()[0]) for fields in family(process)) / 1024
 
 
 def memory(host: str, port: int, process: int, requests: int) -> None:
@@ -187,7 +210,7 @@ def main() -> None:
     load = os.getloadavg()[0]
     print(f"{os.cpu_count()} cores, {options.workers} processes for decisions, load average at the start {load:.1f}\n")
     with service(options.workers) as (host, port, process):
-        speed(host, port, SIZES[:1] if options.quick else SIZES, seconds)
+        speed(host, port, process, SIZES[:1] if options.quick else SIZES, seconds)
         plan_delay(host, port)
         memory(host, port, process, requests)
 
