@@ -74,7 +74,8 @@ def served_app(setup: Setup, state: Path) -> Iterator[str]:
     listening = socket.create_server(("127.0.0.1", 0))
     hosts = frozenset({"127.0.0.1"})
     app = create_app(setup, state=state, hosts=hosts, workers=1)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1))
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, ws="none")
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:

@@ -7,6 +7,8 @@ import re
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -309,3 +311,15 @@ def test_a_killed_service_starts_again_with_its_sessions(tmp_path: Path) -> None
         sent = [{"client": k, "gradient_norm_sq": 1.0, "weight_range": 0.4} for k in decision["to_train"]]
         outcome = second.client.post(f"/v1/sessions/{name}/outcome", json={"uploads": sent}).json()
         assert outcome["round"] == 1
+
+
+@pytest.mark.parametrize(
+    "command", [[sys.executable, "examples/service_client.py"], ["sh", "examples/service_client.sh"]]
+)
+def test_the_examples_run(service: Running, command: list[str]) -> None:
+    if "sh" in command and shutil.which("curl") is None:
+        pytest.skip("curl is missing")
+    done = subprocess.run([*command, service.address], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "in 5 rounds" in done.stdout or '"total_energy_j"' in done.stdout
+    assert service.client.get("/v1/sessions").json() == []

@@ -122,12 +122,14 @@ def _chart(runs: Sequence[Run]) -> Chart:
         return 1e3 * np.asarray(run.round_columns["latency_s"], dtype=float)
 
     bars = energy_bars(groups, styles)
+    everybody = (0.0, 1.05 * runs[0].scenario.federation.num_clients)
+    taking_part = curves(groups, participants, styles)
     over_rounds, over_sizes = bits_panels(groups, styles)
     panels = (
-        Panel("Energy of the whole run", "", "energy (J)", bars, categories=tuple(groups), y_range=None),
+        Panel("Energy of the whole run", "", "energy (J)", bars, categories=tuple(groups)),
         Panel("Bits over rounds", "round", BITS_LABEL, over_rounds.series, integers=True),
         Panel("Bits over dataset sizes", over_sizes.x_label, BITS_LABEL, over_sizes.series),
-        Panel("Participants", "round", "clients", curves(groups, participants, styles), integers=True),
+        Panel("Participants", "round", "clients", taking_part, integers=True, y_range=everybody),
         Panel("Latency of a round", "round", "latency (ms)", curves(groups, latency_ms, styles), integers=True),
     )
     return Chart("plan", "Plan", band_caption(groups), panels)

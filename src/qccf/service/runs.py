@@ -175,12 +175,13 @@ def chart_answer(names: Sequence[str], setup: Setup) -> dict[str, Any]:
                 drawn.append(Series(label, (seen + 1.0).tolist(), values[seen], *style))
         return tuple(drawn)
 
+    everybody = (0.0, 1.05 * max(run.scenario.federation.num_clients for run in runs))
     panels = [
         Panel("Accuracy", "round", "test accuracy", curves("test_accuracy"), percent=True, integers=True),
         Panel("Energy", "round", "accumulated energy (J)", curves("cumulative_energy_j"), integers=True),
         Panel("Bits", "round", BITS_LABEL, curves("mean_bits"), integers=True),
-        Panel("Participants", "round", "clients", curves("participants"), integers=True),
-        Panel("Missed deadlines", "round", "uploads", curves("missed"), integers=True),
+        Panel("Participants", "round", "clients", curves("participants"), integers=True, y_range=everybody),
+        Panel("Missed deadlines", "round", "uploads", curves("missed"), integers=True, y_range=everybody),
         Panel("Latency of a round", "round", "latency (ms)", curves("latency_s", 1e3), integers=True),
         Panel("Price of error", "round", "price", curves("error_price"), integers=True),
         Panel("Participation queue λ1", "round", "queue", curves("participation_queue"), integers=True),

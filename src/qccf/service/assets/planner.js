@@ -4,6 +4,7 @@
   const { html, build } = qccfCharts;
   const FIRST_SEEDS = 2; /* shown first; the other cells follow */
   const START_ROUNDS = 30;
+  const REMARKS = 2; /* shown at once; the others are folded */
   const POSITIONS = "cell.positions_m";
   const byId = (id) => document.getElementById(id);
 
@@ -57,7 +58,7 @@
       const right = html("div", "", upper);
       this.table = html("div", "wide", right);
       this.never = html("div", "", right);
-      this.health = html("ul", "remarks", right);
+      this.health = html("div", "", right);
       this.figure = html("figure", "chart", root);
       this.figure.id = `plan-${name}`;
       html("div", "legend", this.figure).setAttribute("role", "group");
@@ -90,9 +91,10 @@
       try {
         if (!this.setting.policies.length) throw new qccf.Refused(422, "Choose at least one policy.");
         this.root.setAttribute("aria-busy", "true");
-        const { preset, settings, seeds } = this.body;
+        const { preset, settings, seeds, codecs } = this.body;
         this.say("Planning …");
-        const cell = await qccf.json("/v1/cell", { body: { preset, settings }, signal });
+        const coded = codecs ? { ...settings, "codec.name": codecs[0] } : settings;
+        const cell = await qccf.json("/v1/cell", { body: { preset, settings: coded }, signal });
         this.cell = cell;
         this.showCell();
         const wanted = [...new Set([Math.min(FIRST_SEEDS, seeds), seeds])];
@@ -144,7 +146,14 @@
       this.caption.textContent = count > 1 ? "Lines are means over cells, bands their 95 % intervals. The dark part of a bar is computing." : "One cell, so there are no intervals. The dark part of a bar is computing.";
       this.showTable(plan.rows);
       this.health.replaceChildren();
-      for (const sentence of plan.health) html("li", "", this.health, sentence);
+      const list = html("ul", "remarks", this.health);
+      for (const sentence of plan.health.slice(0, REMARKS)) html("li", "", list, sentence);
+      if (plan.health.length > REMARKS) {
+        const fold = html("details", "small", this.health);
+        html("summary", "", fold, `${plan.health.length - REMARKS} more remarks about these decisions`);
+        const rest = html("ul", "remarks", fold);
+        for (const sentence of plan.health.slice(REMARKS)) html("li", "", rest, sentence);
+      }
       this.showCell();
     }
 
@@ -178,9 +187,8 @@
       const cell = html("td", "number");
       if (mean === null) { cell.textContent = "–"; return cell; }
       const [size, prefix] = unit === "%" ? [0.01, ""] : unit ? qccf.prefixOf(mean) : [1, ""];
-      cell.textContent = qccf.digits(mean / size);
+      cell.textContent = qccf.digits(mean / size) + (unit ? ` ${prefix}${unit}` : "");
       if (half !== null) html("span", "half", cell, ` ± ${Number((half / size).toPrecision(2))}`);
-      if (unit) cell.append(` ${prefix}${unit}`);
       return cell;
     }
 
