@@ -21,7 +21,8 @@ from qccf.rounds.round import OpenRound, ServerState
 from qccf.rounds.uplink import Upload
 from qccf.rounds.world import World, build_world, draw_dataset_sizes
 from qccf.settings.loading import read_settings, scenario_from_dict, with_settings
-from qccf.settings.schema import MAX_GAIN_DB, Scenario
+from qccf.settings.radio import MAX_GAIN_DB
+from qccf.settings.schema import Scenario
 
 ROUNDS = 200
 SAMPLE_SIZE = 16_384

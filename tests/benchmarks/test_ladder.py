@@ -54,9 +54,8 @@ def test_each_rung_adds_one_lever() -> None:
 
 def test_a_run_that_stopped_below_a_target_says_nothing_about_it() -> None:
     run = made_run([0.5, 0.7, 0.72, 0.78, 0.8], energy_j=1e-3)
-    run.client_columns.update(
-        compute_energy_j=np.ones(1), upload_energy_j=np.ones(1), participated=np.ones(1, bool), num_bits=np.ones(1)
-    )
+    run.client_columns.update(participated=np.ones(1, bool), num_bits=np.ones(1))
+    run.round_columns.update(compute_energy_j=0.5e-3 * np.ones(5))
     found = measures(run, 0.75)
     assert found["targets"] == {"0.7": {"rounds": 3, "seconds": 1.5, "energy_j": pytest.approx(3e-3)}, "0.75": {
         "rounds": 4, "seconds": 2.0, "energy_j": pytest.approx(4e-3)}}  # fmt: skip

@@ -1,7 +1,6 @@
 """`qccf compare`: the table of all runs, resume, several processes, and one sentence for every user error."""
 
 import json
-import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -50,7 +49,7 @@ def test_all_policies_are_compared_and_the_same_command_resumes(tmp_path: Path, 
     assert all(name in shown for name in PAPERS_POLICIES)
     assert "Δ: difference from the first row" in shown
     assert "blurred blobs made for a test" in shown, "synthetic data must be named"
-    assert sorted(os.listdir(out / "figures")) == FIGURES
+    assert sorted(path.name for path in (out / "figures").glob("*.png")) == FIGURES
     sizes = [
         pd.read_parquet(folder_of(out, f"qccf-model-seed{seed}") / "clients.parquet")["dataset_size"].tolist()
         for seed in (0, 1)

@@ -176,7 +176,7 @@ def test_the_page_shows_any_settings_as_text(theirs: Path, capsys) -> None:
     before = {path for path in Path().rglob("*") if path.is_file() and theirs not in path.parents}
     assert main(["report", "theirs"]) == 0
     page = (theirs / "report.html").read_text()
-    assert page.count("<script") == 2, "only the page's own"
+    assert page.count("<script") == 3, "only the page's own"
     assert "[/red] :smile:" in capsys.readouterr().out
     assert {path for path in Path().rglob("*") if path.is_file() and theirs not in path.parents} == before
 

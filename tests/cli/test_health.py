@@ -34,8 +34,10 @@ def test_plan(tmp_path: Path, capsys) -> None:
 @pytest.mark.usefixtures("tiny_source")
 def test_run_and_its_summary(tmp_path: Path, capsys) -> None:
     arguments = ["run", "femnist", *tiny_arguments("federation.rounds=2")]
-    assert main([*arguments, "--policy", NOBODY, "--out", str(tmp_path / "nobody")]) == 0
-    assert f"\nHealth: {EMPTY}\n" in capsys.readouterr().out
+    assert main([*arguments, "--policy", NOBODY, "--out", str(tmp_path / "nobody")]) == 2
+    shown = capsys.readouterr()
+    assert f"\nHealth: {EMPTY}\n" in shown.out
+    assert "nobody took part in 2 rounds, so the model is still the initial one" in shown.err
     summary = json.loads((tmp_path / "nobody" / "summary.json").read_text())
     assert summary["health"] == [{"kind": "empty-rounds", "message": EMPTY}]
     assert (summary["empty_rounds"], summary["participation_ratio"]) == (2, 0.0)
@@ -53,7 +55,7 @@ def test_run_and_its_summary(tmp_path: Path, capsys) -> None:
 @pytest.mark.usefixtures("tiny_source")
 def test_compare(tmp_path: Path, capsys) -> None:
     arguments = ["compare", "femnist", *tiny_arguments("federation.rounds=2"), "--out", str(tmp_path)]
-    assert main([*arguments, "--policy", f"channel-allocate,{NOBODY}"]) == 0
+    assert main([*arguments, "--policy", f"channel-allocate,{NOBODY}"]) == 2
     shown = capsys.readouterr().out
     assert f"Health: {NOBODY}: {EMPTY}\n" in shown
     assert shown.count("Health") == 1

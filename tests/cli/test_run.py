@@ -1,7 +1,6 @@
 """`qccf run`."""
 
 import json
-import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,7 +43,7 @@ def test_a_run_writes_a_folder_and_prints_its_results(tmp_path: Path, capsys) ->
     assert "same-size, codec model, seed 3: round 6/6" in shown
     assert "blurred blobs made for a test" in shown, "synthetic data must be named"
     assert f"Written: {out}" in shown
-    assert sorted(os.listdir(out / "figures")) == FIGURES
+    assert sorted(path.name for path in (out / "figures").glob("*.png")) == FIGURES
     summary = json.loads((out / "summary.json").read_text())
     assert (summary["policy"], summary["seed"], summary["rounds"]) == ("same-size", 3, 6)
     assert len(pd.read_parquet(out / "rounds.parquet")) == 6
@@ -169,8 +168,8 @@ def test_a_run_stops_at_an_accuracy_and_is_extended_to_a_higher_one(tmp_path: Pa
     assert rounds < 30
     assert main(start) == 0
     assert "This run was finished already" in capsys.readouterr().out
-    assert main(["run", "--resume", str(out), "--until-accuracy", "0.6"]) == 0
+    assert main(["run", "--resume", str(out), "--until-accuracy", "0.6", "--trust"]) == 0
     after = json.loads((out / "summary.json").read_text())
     assert rounds < after["rounds"] <= 30
-    assert main(["run", "--resume", str(out), "--until-accuracy", "0.3"]) == 2
+    assert main(["run", "--resume", str(out), "--until-accuracy", "0.3", "--trust"]) == 2
     assert "--until-accuracy 0.3 would make this run shorter (it stops at 0.6)" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from qccf.cli import screen
 
@@ -26,5 +27,5 @@ def test_no_colour_means_no_bold_either(monkeypatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     for console in (screen.output(), screen.messages()):
         with console.capture() as capture:
-            console.print("[bold red]text[/]")
+            console.print(Text("text", style="bold red"))
         assert capture.get() == "text\n"

@@ -18,7 +18,7 @@ def test_one_section_is_listed_with_unit_default_and_limits(capsys, monkeypatch)
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["settings", "radio"]) == 0
     shown = capsys.readouterr().out
-    (row,) = (" ".join(line.split()) for line in shown.splitlines() if "transmit_power_w" in line)
+    (row,) = (" ".join(line.split()) for line in shown.splitlines() if line.split()[:1] == ["transmit_power_w"])
     assert row.startswith("transmit_power_w transmit power")
     assert row.endswith("W 0.2 ≥ 1e-06, ≤ 10")
     assert "deadline_s" not in shown

@@ -267,6 +267,8 @@ def test_another_trace_is_another_run(tmp_path: Path) -> None:
     first = scenario(path)
     assert len(first.radio.trace_digest) == 64
     begin_run(tmp_path / "run", first)
+    (tmp_path / "run" / "checkpoints").mkdir()
+    (tmp_path / "run" / "checkpoints" / "round-000001.npz").touch()
     require_same_run(tmp_path / "run", scenario(path))
     held = read_scenario(tmp_path / "run")
     saved(path, rates_bps=RATES * 1.01)

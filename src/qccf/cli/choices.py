@@ -8,8 +8,8 @@ PRESETS = {
     "femnist": "handwritten characters, 62 classes: the paper's first task",
     "cifar10": "colour photographs, 10 classes: the paper's second task",
     "quick": "a small federation on synthetic handwriting, for a first look",
-    "iot": "microcontrollers on 180 kHz each, ten seconds a round; a draft",
     "lean": "the first task with the least energy to an accuracy that we found",
+    "iot": "microcontrollers on 180 kHz each, ten seconds a round; a draft",
     "paper-table": "Table I to the letter; needs a codec such as update+entropy (erratum E1)",
 }
 

@@ -83,9 +83,9 @@ def report_command(options: argparse.Namespace) -> int:
 def _report(options: argparse.Namespace) -> int:
     """Of a reproduction, the runs of its last plan; of any other folder, all runs in it."""
     from qccf.cli.json_output import print_json
-    from qccf.cli.screen import announce, end_announcement, messages, output
+    from qccf.cli.screen import announce, end_announcement, output, screen_of
 
-    announce(messages(), "Reading the runs")
+    announce(screen_of(options), "Reading the runs")
     from qccf.core.files import require_writable
     from qccf.core.words import counted
     from qccf.paper.diagnosis import NOTES
@@ -111,7 +111,7 @@ def _report(options: argparse.Namespace) -> int:
     require_writable(out.parent)
     if not options.trust:
         require_inside(out.parent / "figures", out.parent)
-    announce(messages(), f"Drawing the figures of {counted(len(found.runs), 'run')}")
+    announce(screen_of(options), f"Drawing the figures of {counted(len(found.runs), 'run')}")
     notes = [folder / NOTES for folder in folders]
     report = write_report(out, found, _merge_manifests(manifests), notes=notes, targets=options.targets or ())
     end_announcement()

@@ -36,7 +36,7 @@ class Arrivals:
 
     @property
     def shares(self) -> FloatArray:
-        """The weight of each client: its share of the data that arrived. Paper: w^n. Deviates: E8."""
+        """The weight of each client: its share of the data that arrived. Paper: w^n, Section II-A. Deviates: E8."""
         sizes = self.dataset_sizes[self.clients]
         return np.asarray(sizes / sizes.sum())
 

@@ -166,9 +166,10 @@ def _client_columns(
     cycles = training_cycles(observation.statistics.dataset_sizes, constants)
     time_left_s = np.maximum(constants.deadline_s - cycles / constants.frequency_max_hz, 0.0)
     room_bits = np.where(on, rates_bps * time_left_s, 0.0)
+    sent_bps = true_rates_bps[np.arange(count), np.maximum(decision.channels, 0)]
     powers_w = transmit_powers_w(decision, constants)
     if decision.powers_w is not None:
-        rates_bps = rates_at_power_bps(rates_bps, powers_w, constants)
+        rates_bps, sent_bps = (rates_at_power_bps(one, powers_w, constants) for one in (rates_bps, sent_bps))
     return {
         "round": np.full(count, round_index),
         "client": np.arange(count),
@@ -183,7 +184,7 @@ def _client_columns(
         "most_bits": most_bits(room_bits[:, None], observation.statistics, constants)[:, 0].astype(np.int64),
         "expected_bits": np.where(on, expected_bits, 0.0),
         "payload_bits": np.where(on, np.where(np.isfinite(sizes_bits), sizes_bits, expected_bits), 0.0),
-        "rate_bps": np.where(on, true_rates_bps[np.arange(count), np.maximum(decision.channels, 0)], np.nan),
+        "rate_bps": np.where(on, sent_bps, np.nan),
         "estimated_rate_bps": np.where(on, rates_bps, np.nan),
         "frequency_hz": decision.frequencies_hz,
         "power_w": powers_w,

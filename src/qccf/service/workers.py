@@ -106,11 +106,12 @@ class Worker:
         theirs.close()
 
     def stop(self) -> None:
-        if self._process is not None and self._pipe is not None:
-            self._process.kill()
-            self._process.join()
-            self._pipe.close()
-            self._process = self._pipe = None
+        process, pipe = self._process, self._pipe
+        self._process = self._pipe = None  # before anything else: two threads may stop a worker
+        if process is not None and pipe is not None:
+            process.kill()
+            process.join()
+            pipe.close()
 
     def cancel(self) -> None:
         """Ask the running task to end; called from another thread than `run`."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.core.errors import DataError
+from qccf.core.errors import DataError, FileError
 from qccf.core.files import write_whole
 from qccf.learning.datasets.base import CHARACTERS, Dataset, DownloadProgress, checked
 from qccf.learning.datasets.handwriting_drawing import SIDE, draw_writers
@@ -47,7 +47,7 @@ class HandwritingSource:
             return self._read(path)
         except DataError:  # not drawn yet, or damaged
             dataset = self._draw(seed)
-        with suppress(OSError):  # the cache only saves time, so a read-only folder is not an error
+        with suppress(OSError, FileError):  # the cache only saves time, so a read-only folder is not an error
             write_whole(path, lambda temporary: _save(dataset, temporary))
         return dataset
 
