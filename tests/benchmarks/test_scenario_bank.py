@@ -9,7 +9,7 @@ import pytest
 
 from qccf.core.errors import InfeasibleError
 from qccf.core.units import db_to_linear, dbm_to_w
-from qccf.quantization.registry import CODECS, build_codec
+from qccf.quantization.registry import build_codec
 from qccf.rounds.round import OpenRound
 from support import scenario_bank
 from support.scenario_bank import (
@@ -38,7 +38,7 @@ def test_a_bank_is_the_same_for_the_same_seed_and_its_beginning_does_not_depend_
 def test_every_codec_meets_every_path_loss_and_all_values_are_in_their_ranges() -> None:
     bank = list(scenarios(0, 24))
     pairs = {(one.settings["codec"]["name"], one.settings["cell"]["path_loss"]) for one in bank}
-    assert pairs == {(codec, path_loss) for codec in CODECS for path_loss in ("umi", "uma", "log-distance")}
+    assert pairs == {(codec, path_loss) for codec in scenario_bank.CODECS for path_loss in ("umi", "uma", "log-distance")}
     for one in bank:
         clients, channels = one.settings["federation"]["num_clients"], one.settings["radio"]["num_channels"]
         assert 2 <= clients <= 200
@@ -127,7 +127,7 @@ def test_an_upload_has_its_own_size_and_reports_what_it_measured() -> None:
     bits = np.full(count, 2)
     decision: Any = type("Chosen", (), {"raw": False, "num_bits": bits})()
     trained = np.arange(count) < 3
-    opened = OpenRound(observation=None, decision=decision, to_train=trained)  # type: ignore[arg-type]
+    opened = OpenRound(observation=None, decision=decision, to_train=trained, truth=None)  # type: ignore[arg-type]
     state: Any = type("State", (), {"round_index": 7})()
     uploads = source.uploads(state, opened)
     assert sorted(uploads) == [0, 1, 2]

@@ -85,9 +85,8 @@ def _report(options: argparse.Namespace) -> int:
     from qccf.cli.json_output import print_json
     from qccf.cli.screen import announce, end_announcement, output, screen_of
 
-    announce(screen_of(options), "Reading the runs")
+    announce(screen_of(options), "Looking for runs")
     from qccf.core.files import require_writable
-    from qccf.core.words import counted
     from qccf.paper.diagnosis import NOTES
     from qccf.paper.families import find_studies
     from qccf.rounds.run_folder import find_runs, read_summary
@@ -111,7 +110,7 @@ def _report(options: argparse.Namespace) -> int:
     require_writable(out.parent)
     if not options.trust:
         require_inside(out.parent / "figures", out.parent)
-    announce(screen_of(options), f"Drawing the figures of {counted(len(found.runs), 'run')}")
+    announce(screen_of(options), "Reading the runs and drawing their figures")
     notes = [folder / NOTES for folder in folders]
     report = write_report(out, found, _merge_manifests(manifests), notes=notes, targets=options.targets or ())
     end_announcement()

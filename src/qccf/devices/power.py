@@ -31,7 +31,10 @@ def signal_to_noise(rates_bps: Any, constants: Constants) -> Any:
 
 
 def rates_at_power_bps(rates_bps: Any, powers_w: Any, constants: Constants) -> Any:
-    """Rates with these powers, from the rates with the power `constants.transmit_power_w`. Paper: v(p), Section IV-A."""
+    """Rates with these powers, from the rates with the power `constants.transmit_power_w`.
+
+    Paper: v(p), Section IV-A.
+    """
     ratio = signal_to_noise(rates_bps, constants) * (np.asarray(powers_w) / constants.transmit_power_w)
     return np.log1p(ratio) * (constants.bandwidth_hz / LN2)
 
