@@ -90,7 +90,7 @@ def test_a_report_is_made_from_a_record(runs: dict[str, Run], tmp_path: Path, ca
     records.write(tmp_path / "records.json")
     assert main(["report", str(tmp_path / "records.json")]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("2 training runs on ")
+    assert "\n2 training runs on " in said
     assert "policies qccf and same-size" in said
     assert (tmp_path / "report.html").exists()
     RunRecords().write(tmp_path / "empty.json")
