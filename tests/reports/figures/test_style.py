@@ -15,7 +15,7 @@ POLICY_COLOURS = {
 CODEC_COLOURS = {
     "model": "#0072B2", "update": "#D55E00", "block": "#E69F00", "update+block": "#CC79A7",
     "model+entropy": "#56B4E9", "update+entropy": "#009E73", "block+entropy": "#7F7F7F",
-    "update+block+entropy": "#000000",
+    "update+block+entropy": "#000000", "sparse": "#F0E442",
 }  # fmt: skip
 
 
