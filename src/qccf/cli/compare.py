@@ -107,7 +107,7 @@ def _print_results(console: "Console", out: Path, jobs: "Sequence[TrainingJob]",
     """Read the runs back, write their figures and summaries, print the table; returns the exit status."""
     from qccf.cli.json_output import print_json, run_json
     from qccf.cli.tables import common_parts, print_health, results_table, service_table, status_of
-    from qccf.core.files import alone_in, write_text_whole
+    from qccf.core.files import one_at_a_time, write_text_whole
     from qccf.core.numbers import quantity
     from qccf.core.words import counted
     from qccf.jobs.training import cached_dataset
@@ -121,7 +121,7 @@ def _print_results(console: "Console", out: Path, jobs: "Sequence[TrainingJob]",
     runs = [read_run(job.folder) for job in jobs]
     summaries = [run.summary for run in runs]
     write_text_whole(out / "summary.json", json.dumps(summaries, indent=2) + "\n")
-    with alone_in(out / FIGURES):
+    with one_at_a_time(out / FIGURES):
         for chart in run_charts(runs, dataset):
             chart = replace(chart, caption=f"{codecs_of(runs)}. {chart.caption}")
             save_chart(chart, out / FIGURES / f"{chart.key}.png")
