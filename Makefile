@@ -9,7 +9,7 @@ DOCS := .venv/.ready-docs
 # One file per worker at a time, in the order of tests/conftest.py: servers and nodes first because they mostly wait.
 PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: run check test lint browser docs bench clean
+.PHONY: run check test lint browser docs bench mutants clean
 
 run: $(RUN)
 	$(BIN)/qccf compare quick --also lean
@@ -41,6 +41,10 @@ docs: $(DOCS)
 bench: $(DEV)
 	$(BIN)/python -m benchmarks.decide
 	$(BIN)/python -m benchmarks.decision_tables
+
+# Changes of the code that no test notices. It resumes; MUTANTS="--count 200 --seconds 3600" limits it.
+mutants: $(DEV)
+	nice -n 15 $(BIN)/python -m benchmarks.mutants $(MUTANTS)
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "qccf needs Python 3.11 or newer: make PYTHON=python3.11")'

@@ -30,6 +30,7 @@ import numpy as np
 
 from qccf.core.errors import FileError, QccfError
 from qccf.core.files import alone_in
+from qccf.paper.families import dotted
 from qccf.rounds import checkpoint
 from qccf.rounds.run import Run
 from qccf.rounds.run_folder import read_run
@@ -37,7 +38,6 @@ from qccf.rounds.setup import check_scenario
 from qccf.runtimes.planner import plan
 from qccf.runtimes.simulator import run_fingerprint, simulate
 from qccf.settings.loading import Scenario, load_scenario, scenario_to_toml
-from qccf.settings.reference import settings_reference
 from support.payloads import fuzz
 from tests.helpers.tiny import tiny_dataset, tiny_scenario
 
@@ -233,13 +233,23 @@ VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+def odd_value(known: Any, chance: random.Random) -> Any:
+    """A value mostly of the type that a setting has, for numbers near its own."""
+    if chance.random() < 0.2:
+        return chance.choice(VALUES)
+    if isinstance(known, bool):
+        return chance.random() < 0.5
+    if isinstance(known, int | float):
+        return type(known)(known * 10.0 ** chance.uniform(-1.5, 1.5) + chance.choice((0, 0, 1)))
+    return chance.choice([value for value in VALUES if isinstance(value, type(known))])
+
+
 def configured(chance: random.Random, _: Run, __: dict[str, Path]) -> str:
     """One to three settings of any content: refused, or written and read back, and planned if it is small."""
-    keys = [info.path for info in settings_reference()]
-    changes = {chance.choice(keys): chance.choice(VALUES) for _ in range(chance.choice((1, 1, 2, 3)))}
-    base = {"federation.rounds": 2, "learning.num_parameters": 650, "radio.bandwidth_hz": 3e4}
+    known = dict(dotted(load_scenario("quick").model_dump()))
+    changes = {key: odd_value(known[key], chance) for key in chance.sample(list(known), chance.choice((1, 1, 2, 3)))}
     try:
-        made = load_scenario("quick", base | changes)
+        made = load_scenario("quick", {"federation.rounds": 2} | changes)
         text = scenario_to_toml(made)
         with tempfile.TemporaryDirectory() as name:
             (Path(name) / "scenario.toml").write_text(text, encoding="utf-8")

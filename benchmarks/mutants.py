@@ -51,6 +51,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
     parser.add_argument("--only", default="", help="modules whose path contains this text")
     parser.add_argument("--again", action="store_true", help="test known survivors again")
+    parser.add_argument("--known", action="store_true", help="use only the test files that were measured before")
     parser.add_argument("--list", action="store_true", help="only print what is known")
     options = parser.parse_args()
     chosen = [one for one in all_mutants() if options.only in one.module]
@@ -58,7 +59,8 @@ def main() -> int:
         chosen = random.Random(options.seed).sample(chosen, min(options.count, len(chosen)))
     known = read_results()
     if not options.list:
-        run_mutants(chosen, known, ends=time.monotonic() + options.seconds, again=options.again)
+        ends = time.monotonic() + options.seconds
+        run_mutants(chosen, known, ends=ends, again=options.again, measure=not options.known)
     return print_results(chosen, known)
 
 
@@ -85,7 +87,7 @@ def read_results() -> dict[str, str]:
     return dict(map(json.loads, lines))
 
 
-def run_mutants(chosen: Sequence[Mutant], known: dict[str, str], *, ends: float, again: bool) -> None:
+def run_mutants(chosen: Sequence[Mutant], known: dict[str, str], *, ends: float, again: bool, measure: bool) -> None:
     digests: dict[str, dict[str, str]] = {}
     KEPT.mkdir(exist_ok=True)
     for name in PRELOADED:
@@ -93,7 +95,7 @@ def run_mutants(chosen: Sequence[Mutant], known: dict[str, str], *, ends: float,
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, (KEPT / "results.jsonl").open("a") as results:
         tree = Path(folder)
         copy_tree(tree)
-        reach = read_reach(tree, ends)
+        reach = read_reach(tree, ends if measure else 0.0)
         left = [one for one in chosen if known.get(key_of(one, digests)) in ((None, "survived") if again else (None,))]
         for done, mutant in enumerate(left):
             if time.monotonic() > ends:
@@ -171,7 +173,7 @@ def read_reach(tree: Path, ends: float) -> dict[str, Any]:
         kept = folder / f"{hashlib.sha256(name.encode() + file.read_bytes()).hexdigest()[:24]}.json"
         if not kept.exists():
             if time.monotonic() > ends:
-                break
+                continue
             print(f"which functions does {name} reach?", flush=True)
             pytest_in_child([name], tree, limit_s=3600.0, recorded=kept)
         if kept.exists():

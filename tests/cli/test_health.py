@@ -74,3 +74,18 @@ def test_sweep(tmp_path: Path, capsys) -> None:
     assert shown.count("Health") == 1
     assert main(["sweep", str(file), "--out", str(tmp_path / "out")]) == 0
     assert capsys.readouterr().out.count("Health") == 1, "also of runs that were finished before"
+
+
+@pytest.mark.usefixtures("tiny_source")
+def test_a_run_that_trained_nobody_is_no_success(tmp_path, capsys, monkeypatch) -> None:
+    """Its energy of 0 J is the best of all, and its model is the initial one."""
+    monkeypatch.chdir(tmp_path)
+    nobody = [*tiny_arguments("federation.rounds=2"), "--policy", "tests.helpers.tiny:Nobody"]
+    for again in range(2):
+        assert main(["run", "femnist", *nobody, "--out", "run"]) == 2, again
+        error = capsys.readouterr().err
+        assert "nobody took part in 2 rounds, so the model is still the initial one: " in error
+    assert main(["compare", "femnist", *nobody, "--policy", "qccf", "--out", "compared"]) == 2
+    assert "tests.helpers.tiny:Nobody, codec model, seed 0: nobody took part" in capsys.readouterr().err
+    assert main(["run", "femnist", *tiny_arguments("federation.rounds=2"), "--out", "good"]) == 0
+    assert "nobody took part" not in capsys.readouterr().err

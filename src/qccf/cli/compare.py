@@ -125,7 +125,7 @@ def _print_results(
     """Read the runs back, write their figures and summaries, print the table; returns the exit status."""
     from qccf.cli.json_output import print_json, run_json
     from qccf.cli.tables import common_parts, print_health, results_table, service_table, status_of, targets_table
-    from qccf.core.files import alone_in, write_text_whole
+    from qccf.core.files import one_at_a_time, write_text_whole
     from qccf.core.numbers import quantity
     from qccf.core.words import counted
     from qccf.jobs.training import cached_dataset
@@ -140,7 +140,7 @@ def _print_results(
     runs = [read_run(job.folder) for job in jobs]
     summaries = [run.summary for run in runs]
     write_text_whole(out / "summary.json", json.dumps(summaries, indent=2) + "\n")
-    with alone_in(out / FIGURES):
+    with one_at_a_time(out / FIGURES):
         for chart in run_charts(runs, dataset):
             chart = replace(chart, caption=f"{codecs_of(runs)}. {chart.caption}")
             save_chart(chart, out / FIGURES / f"{chart.key}.png")

@@ -27,7 +27,7 @@ DIGITS = 8
 NAMES: dict[Kind, str] = {
     "run": "a run", "compare": "a comparison", "plan": "a plan", "sweep": "a sweep", "reproduce": "a reproduction",
 }  # fmt: skip
-_FIGURES = ("figures/.lock", "figures/learning.png", "figures/bits.png", "figures/cell.png", "figures/partition.png")
+_FIGURES = ("figures/learning.png", "figures/bits.png", "figures/cell.png", "figures/partition.png")
 FILES: dict[Kind, tuple[str, ...]] = {
     "run": (
         "scenario.toml", "rounds.parquet", "clients.parquet", "statistics.parquet", "summary.json", "failed.txt",

@@ -76,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
     from qccf.cli.folders import default_folder, require_free_for_run
     from qccf.cli.round_view import round_view
     from qccf.cli.tables import status_of
-    from qccf.core.files import alone_in, require_writable
+    from qccf.core.files import one_at_a_time, require_writable
     from qccf.jobs.names import readable_name
     from qccf.learning.datasets import data_folder, load_dataset
     from qccf.reports.figures.drawing import save_chart
@@ -118,7 +118,7 @@ def _run(options: argparse.Namespace) -> int:
             callbacks.append(TensorBoardWriter(out / "tensorboard").update)
         extend = options.resume is not None
         run = simulate(scenario, out=out, extend=extend, dataset=dataset, callbacks=callbacks, warn=warn)
-    with alone_in(out / FIGURES):
+    with one_at_a_time(out / FIGURES):
         for chart in run_charts([run], dataset):
             chart = replace(chart, caption=f"Codec {run.codec}. {chart.caption}")
             save_chart(chart, out / FIGURES / f"{chart.key}.png")

@@ -1,5 +1,6 @@
 """Files are written whole or not at all, by one process at a time, and read only where they belong."""
 
+import fcntl
 import os
 import stat
 import tempfile
@@ -46,13 +47,29 @@ def alone_in(folder: Path, *below: str) -> Iterator[None]:
         raise FileError(f"{folder / LOCK} cannot be locked: {error.strerror}; name another folder.") from None
     try:
         for one in (folder, *(folder / name for name in below)):
-            if not one.is_symlink():
-                for part in one.glob(f"{PART}*"):
-                    with suppress(OSError):
-                        part.unlink()
+            _remove_parts(one)
         yield
     finally:
         lock.release()
+
+
+@contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Wait until no other process writes to a folder of figures, which takes seconds, and hold it."""
+    require_writable(folder)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        _remove_parts(folder)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _remove_parts(folder: Path) -> None:
+    for part in () if folder.is_symlink() else folder.glob(f"{PART}*"):
+        with suppress(OSError):
+            part.unlink()
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:

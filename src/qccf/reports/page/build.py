@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from qccf._version import __version__
-from qccf.core.files import alone_in, write_text_whole, write_whole
+from qccf.core.files import one_at_a_time, write_text_whole, write_whole
 from qccf.paper.claims import CAUSES, CLAIMS, Judged
 from qccf.paper.claims_table import claims_to_csv
 from qccf.paper.families import PAPERS_MEAN_SIZE, Family, families
@@ -71,7 +71,7 @@ class ReportPage:
     def write(self, out: Path) -> None:
         """Write the page, and its figures into the folder `figures` beside it."""
         figures = out.parent / "figures"
-        with alone_in(figures):
+        with one_at_a_time(figures):
             for name, data in self.files.items():
                 write_whole(figures / name, partial(_write_bytes, data))
             write_text_whole(out, self.page)
