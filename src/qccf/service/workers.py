@@ -106,11 +106,14 @@ class Worker:
         theirs.close()
 
     def stop(self) -> None:
-        if self._process is not None and self._pipe is not None:
-            self._process.kill()
-            self._process.join()
-            self._pipe.close()
-            self._process = self._pipe = None
+        """Kill the process; any thread may call this, also while `run` waits in another."""
+        process, pipe = self._process, self._pipe
+        self._process = self._pipe = None
+        if process is not None:
+            process.kill()
+            process.join()
+        if pipe is not None:
+            pipe.close()
 
     def cancel(self) -> None:
         """Ask the running task to end; called from another thread than `run`."""
