@@ -38,7 +38,9 @@ def test_a_bank_is_the_same_for_the_same_seed_and_its_beginning_does_not_depend_
 def test_every_codec_meets_every_path_loss_and_all_values_are_in_their_ranges() -> None:
     bank = list(scenarios(0, 24))
     pairs = {(one.settings["codec"]["name"], one.settings["cell"]["path_loss"]) for one in bank}
-    assert pairs == {(codec, path_loss) for codec in scenario_bank.CODECS for path_loss in ("umi", "uma", "log-distance")}
+    assert pairs == {
+        (codec, path_loss) for codec in scenario_bank.CODECS for path_loss in ("umi", "uma", "log-distance")
+    }
     for one in bank:
         clients, channels = one.settings["federation"]["num_clients"], one.settings["radio"]["num_channels"]
         assert 2 <= clients <= 200

@@ -102,3 +102,16 @@ def test_too_many_requests_are_refused_at_once() -> None:
             return str(refused.value.status)
 
     assert asyncio.run(ask()) == "503"
+
+
+def test_stopping_ends_a_running_task_without_a_complaint(caplog: pytest.LogCaptureFixture) -> None:
+    async def ask() -> Answer:
+        async with pool() as workers:
+            begun = asyncio.Event()
+            running = asyncio.create_task(workers.run("plan", PLAN, 1000.0, lambda _: begun.set()))
+            await begun.wait()
+            workers.stop()
+            return await running
+
+    assert asyncio.run(ask()).status == 500
+    assert caplog.text == ""
