@@ -31,7 +31,8 @@ SAMPLE_SIZE = 16_384
 NUM_SHAPES = 4
 PATH_LOSSES = ("umi", "uma", "log-distance")
 CODECS = (
-    "model", "update", "block", "update+block", "model+entropy", "update+entropy", "block+entropy", "update+block+entropy",
+    "model", "update", "block", "update+block",
+    "model+entropy", "update+entropy", "block+entropy", "update+block+entropy",
 )  # fmt: skip
 """Not those of the registry: a seed must name the same scenarios when a codec is added."""
 BANDWIDTH_MAX_HZ = 1e9

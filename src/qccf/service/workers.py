@@ -106,13 +106,6 @@ class Worker:
         theirs.close()
 
     def stop(self) -> None:
-<<<<<<< HEAD
-        process, pipe = self._process, self._pipe
-        self._process = self._pipe = None  # before anything else: two threads may stop a worker
-        if process is not None and pipe is not None:
-            process.kill()
-            process.join()
-=======
         """Kill the process; any thread may call this, also while `run` waits in another."""
         process, pipe = self._process, self._pipe
         self._process = self._pipe = None
@@ -120,7 +113,6 @@ class Worker:
             process.kill()
             process.join()
         if pipe is not None:
->>>>>>> issue-20
             pipe.close()
 
     def cancel(self) -> None:
