@@ -61,6 +61,12 @@ def test_a_changed_number_in_the_summary_or_the_settings_is_seen(folder: Path) -
         read_run(folder)
 
 
+def test_an_empty_summary_is_no_old_one(folder: Path) -> None:
+    (folder / "summary.json").write_text("{}")
+    with pytest.raises(RunFolderError, match=r"summary\.json is not the summary of a run"):
+        read_run(folder)
+
+
 def test_a_folder_without_digests_is_read_as_before(folder: Path) -> None:
     summary = json.loads((folder / "summary.json").read_text())
     del summary["digests"]

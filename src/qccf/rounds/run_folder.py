@@ -237,7 +237,7 @@ def _kept_summary(folder: Path) -> tuple[dict[str, Any], dict[str, str]] | None:
 def _checked_summary(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """The summary and the digests of the tables. Refuses a summary or settings that have changed since."""
     kept = _kept_summary(folder)
-    if kept is None:
+    if kept is None or "policy" not in kept[0]:
         read_inside(folder / SUMMARY, folder)  # says why, if it cannot be read
         raise RunFolderError(f"{SUMMARY} is not the summary of a run")
     summary, digests = kept
