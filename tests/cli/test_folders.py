@@ -87,6 +87,21 @@ def test_a_run_that_completed_no_round_does_not_hold_its_folder(trained: list[in
     assert trained == [0, 1, 2]
 
 
+def test_results_of_another_version_of_ones_own_code_are_not_shown_as_todays(capsys) -> None:
+    own = Path("own_policy_of_this_test.py")
+    own.write_text("from qccf.policies.channel_allocate import ChannelAllocate as Mine\n")
+    assert run("--policy", f"{own.stem}:Mine", "--out", "mine") == 0
+    assert run("--policy", f"{own.stem}:Mine") == 0
+    own.write_text(own.read_text() + "# changed\n")
+    before = files()
+    capsys.readouterr()
+    assert run("--policy", f"{own.stem}:Mine", "--out", "mine") == 2
+    assert "mine holds a run of another version of your own code (own_policy_of_this_test:Mine" in refused(capsys)
+    assert files() == before
+    assert run("--policy", f"{own.stem}:Mine") == 0
+    assert len(list(Path("runs").iterdir())) == 2, "other code has another default folder"
+
+
 def test_an_unfinished_run_resumes_from_its_default_folder(trained: list[int], monkeypatch) -> None:
     stop = Clients.evaluate
 

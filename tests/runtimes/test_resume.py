@@ -133,10 +133,10 @@ def test_a_folder_of_another_run_is_refused_and_left_as_it_is(tmp_path: Path) ->
 def test_checkpoints_of_another_run_are_no_reason_to_start_again(tmp_path: Path) -> None:
     """The settings are gone, or the data have changed: only the checkpoints tell."""
     stopped_after(4, tmp_path)
-    with pytest.raises(RunFolderError, match="other settings, other data or another version"):
+    with pytest.raises(RunFolderError, match="other settings, other data, another version"):
         simulate(tiny_scenario(), "qccf", out=tmp_path, dataset=tiny_dataset(seed=1))
     (tmp_path / "scenario.toml").unlink()
-    with pytest.raises(RunFolderError, match="other settings, other data or another version"):
+    with pytest.raises(RunFolderError, match="other settings, other data, another version"):
         run_to_the_end("qccf", tmp_path, "control.energy_weight=5.0")
 
 

@@ -4,11 +4,12 @@ An entry is one line: its name and either the object itself or "module:attribute
 user's own entry needs no line: its name is "module:attribute", importable from the current folder.
 """
 
+import hashlib
 import importlib
 import inspect
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -124,6 +125,27 @@ def is_own(name: str) -> bool:
     """Whether a name has the form "module:attribute" of a user's own entry."""
     module, colon, attribute = name.partition(":")
     return bool(module and colon and attribute)
+
+
+def source_digest(names: Iterable[str]) -> str:
+    """A digest of the files of users' own entries, without importing them; empty where there are none.
+
+    Modules that these files import are not part of it.
+    """
+    files = [_source_file(name.partition(":")[0]) for name in sorted(set(names))]
+    hashed = hashlib.sha256()
+    for file in files:
+        hashed.update(b"" if file is None else file.read_bytes())
+    return hashed.hexdigest() if files else ""
+
+
+def _source_file(module: str) -> Path | None:
+    for folder in (Path.cwd(), *map(Path, sys.path)):
+        place = folder.joinpath(*module.split("."))
+        for file in (place.with_suffix(".py"), place / "__init__.py"):
+            if file.is_file():
+                return file
+    return None
 
 
 def _imported(name: str) -> Any:

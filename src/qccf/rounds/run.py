@@ -18,6 +18,7 @@ from qccf.learning.results import Flat
 from qccf.policies.registry import codes
 from qccf.rounds.health import Finding, gathered, health, service
 from qccf.rounds.ledger import CHARGES, Columns, Ledger
+from qccf.settings.loading import own_code
 from qccf.settings.schema import Scenario
 
 if TYPE_CHECKING:
@@ -220,6 +221,7 @@ def run_summary(
         "kind": kind,
         "policy": scenario.policy.name,
         "label": scenario.policy.label,
+        "own_code": own_code(scenario),
         "codec": scenario.codec.name,
         "seed": scenario.federation.seed,
         "finished": finished,

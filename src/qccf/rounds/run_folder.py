@@ -27,7 +27,7 @@ from qccf.core.files import leads_out, read_inside, require_inside, write_text_w
 from qccf.rounds.checkpoint import newest_tables
 from qccf.rounds.ledger import Columns
 from qccf.rounds.run import Run, run_summary
-from qccf.settings.loading import Scenario, digest, load_scenario, own_names, run_digest, scenario_to_toml
+from qccf.settings.loading import Scenario, digest, load_scenario, own_code, own_names, run_digest, scenario_to_toml
 
 SCENARIO, SUMMARY = "scenario.toml", "summary.json"
 ROUNDS, CLIENTS, STATISTICS = "rounds.parquet", "clients.parquet", "statistics.parquet"
@@ -138,6 +138,13 @@ def require_same_run(folder: Path, scenario: Scenario) -> None:
     if held is not None and run_digest(held) != run_digest(scenario) and _has_begun(folder):
         raise RunFolderError(
             f"{folder} holds another run ({settings_difference(held, scenario)}): name another folder with --out, or "
+            "replace that run with --force."
+        )
+    code = own_code(scenario)
+    if (read_summary(folder) or {}).get("own_code", code) != code:
+        named = ", ".join(sorted(set(own_names(scenario).values())))
+        raise RunFolderError(
+            f"{folder} holds a run of another version of your own code ({named}): name another folder with --out, or "
             "replace that run with --force."
         )
 

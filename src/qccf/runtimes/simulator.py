@@ -209,8 +209,8 @@ def _resumed(
     found, complaints = checkpoint.latest(out / CHECKPOINTS, fingerprint)
     if found is None and checkpoint.holds_foreign(out / CHECKPOINTS, fingerprint):
         raise RunFolderError(
-            f"{out / CHECKPOINTS} belongs to a run with other settings, other data or another version of qccf: name "
-            "another folder with --out, or replace that run with --force."
+            f"{out / CHECKPOINTS} belongs to a run with other settings, other data, another version of qccf or "
+            "of your own code: name another folder with --out, or replace that run with --force."
         )
     if found is None and (complaints or holds_results(out)):
         reasons = f" ({' '.join(complaints).rstrip('.')})" if complaints else ""

@@ -17,7 +17,7 @@ import tomli_w
 from pydantic import ValidationError
 
 from qccf.core.errors import ConfigError
-from qccf.core.registry import is_own
+from qccf.core.registry import is_own, source_digest
 from qccf.core.suggest import closest, hint
 from qccf.settings.schema import Scenario
 from qccf.wireless.rates.registry import RATE_MODELS
@@ -28,6 +28,7 @@ __all__ = [
     "Scenario",
     "digest",
     "load_scenario",
+    "own_code",
     "own_names",
     "place_setting",
     "read_settings",
@@ -354,9 +355,18 @@ def digest(*parts: Any) -> str:
 
 
 def run_digest(scenario: Scenario, *more: Any) -> str:
-    """The digest of a run's settings. How it is executed, apart from precision and device, is not part of them."""
+    """The digest of a run's settings, and of the users' own code that they name.
+
+    How a run is executed, apart from precision and device, is not part of it.
+    """
     tree = scenario.model_dump(exclude={"execution": {"workers", "checkpoint_every"}})
-    return digest(tree, *more)
+    code = own_code(scenario)
+    return digest(tree, *more, *([code] if code else []))
+
+
+def own_code(scenario: Scenario) -> str:
+    """The digest of the users' own code that settings name; empty where they name none."""
+    return source_digest(own_names(scenario).values())
 
 
 def scenario_to_toml(scenario: Scenario) -> str:
