@@ -4,6 +4,7 @@ import math
 
 from rich.console import Console
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
@@ -16,6 +17,8 @@ from qccf.settings.loading import Scenario
 PREPARING = "Dealing out the data, compiling kernels and probing gradients"
 PLAIN_LINES = 20
 """Maximum number of lines that a run prints without a terminal, not counting the first and the last round."""
+
+BAR_WIDTH = 40
 
 
 class LiveView:
@@ -50,6 +53,7 @@ class LiveView:
         if math.isnan(last["participation_queue"]):
             del rows["queues λ1, λ2"]
         table.add_row(Text("policy", style="bold"), _run_name(event.scenario))
+        table.add_row("", ProgressBar(total, len(event.ledger), width=BAR_WIDTH))
         for label, value in rows.items():
             table.add_row(label, value)
         self._live.update(table)

@@ -418,10 +418,12 @@ def _forecasts(tables: _Tables) -> Iterable[Finding]:
     too_large = lost[on] & (excess > 0.0) & ~_overrated(tables)[on]
     if too_large.sum() > MOST_LOST_SHARE * len(sent):
         enough = (1.0 + margin) * (1.0 + float(np.quantile(excess[too_large], 0.95))) - 1.0
+        largest = float(excess[too_large].max())
+        size = f"{largest:.0%} at most" if largest >= 0.01 else "less than 1%"
         yield Finding(
             "forecast-too-small",
             f"{_of(int(too_large.sum()), len(sent), 'upload')} missed the deadline because they were larger than "
-            f"forecast, by {excess[too_large].max():.0%} at most, and at most {MOST_LOST_SHARE:.0%} may: raise "
+            f"forecast, by {size}, and at most {MOST_LOST_SHARE:.0%} may: raise "
             f"codec.safety_margin from {margin:g} to {np.ceil(enough * 100.0) / 100.0:g}.",
         )
     median = float(np.median(excess))
