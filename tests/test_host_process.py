@@ -22,6 +22,7 @@ from pathlib import Path
 # Packages that change the process when they are imported: their changes are not ours.
 import constriction, filelock, jinja2, markdown_it, matplotlib, numba, numpy, pandas, PIL, pyarrow.parquet, torch
 import matplotlib.figure, rich.console, rich.progress, scipy.optimize, torch.utils.data, xxhash
+import torch._dynamo, torch._inductor.runtime.cache_dir_utils  # torch loads them for random layers
 
 
 def host():

@@ -22,7 +22,8 @@ def test_the_readmes_python_runs() -> None:
     assert snippet is not None
     done = subprocess.run([sys.executable, "-c", snippet[1]], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("qccf 0 ")
+    assert re.search(r"qccf +0 +0\.\d+ +1\.0", done.stdout)
+    assert "Run(qccf, codec update+entropy, seed 0: rounds 3" in done.stdout
     assert "test_accuracy" in done.stdout
 
 
