@@ -45,9 +45,9 @@ def tiny_source(monkeypatch: pytest.MonkeyPatch, empty_data_folder: Path) -> Pat
     return empty_data_folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium, for tests marked `browser`."""
+    """Chromium, for tests marked `browser`. While it runs, so does an event loop, which other files must not find."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is missing: pip install 'qccf[browser]'")
     found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
     chromium = next(filter(None, found), None)

@@ -27,6 +27,9 @@ class RandomImages:
             "cifar10", images[:14_000], labels[:14_000], None, images[14_000:], labels[14_000:], names, True, ""
         )
 
+    def fetch(self, folder: Path, progress: object) -> list[Path]:
+        return []
+
     def check(self, folder: Path) -> list[str]:
         return []
 

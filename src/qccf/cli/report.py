@@ -29,7 +29,6 @@ def add_parser(commands: Subparsers) -> None:
     report.examples = {
         "qccf report runs/mine": "one page about all runs in a folder",
         "qccf report runs/reproduce-small --out page.html": "the page of a reproduction again, under another name",
-        "qccf report docs/results/accuracy.json --out page.html": "a page about the runs that a study has recorded",
     }
     report.add_argument(
         "folders",

@@ -28,8 +28,8 @@ def require_writable(folder: Path) -> None:
 
 
 @contextmanager
-def alone_in(folder: Path, *below: str) -> Iterator[None]:
-    """Hold the folder's lock; refuse a folder that another process holds. The lock ends with its process.
+def alone_in(folder: Path, *below: str, wait_s: float = 0.0) -> Iterator[None]:
+    """Hold the folder's lock; refuse a folder that another process holds after `wait_s`. It ends with its process.
 
     Parts of files that a killed process has left here, or in the folders `below`, are removed.
     """
@@ -38,7 +38,7 @@ def alone_in(folder: Path, *below: str) -> Iterator[None]:
     require_writable(folder)
     if (folder / LOCK).is_symlink():
         raise FileError(f"{folder / LOCK} is a link: remove it, or name another folder.")
-    lock = FileLock(folder / LOCK, blocking=False)
+    lock = FileLock(folder / LOCK, timeout=wait_s)
     try:
         lock.acquire()
     except Timeout:

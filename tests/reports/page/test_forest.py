@@ -68,7 +68,7 @@ def test_the_page_shows_each_line_with_its_verdict(family: Family) -> None:
     for key, row in rows:
         assert row.count("<td>") == 3
         assert f"</span> {judged[key].verdict}</span>" in row
-        assert f'<span class="where">{escape(judged[key].why)}</span></td>' in row
+        assert f'<p class="where">{escape(judged[key].why)}</p>' in row
         assert f", n = {judged[key].deciding()[1].estimate.count}</summary>" in row
         assert f"rests on: {CAUSES[judged[key].claim.cause].lower()}" in html.unescape(row)
     causes = report.page[report.page.index("causes-table") : report.page.index("Claims in one row")]

@@ -43,6 +43,10 @@ DECODED_BYTES = 2**28
 times smaller, and is decoded a second time when it is aggregated."""
 
 
+ORPHAN_S = 120.0
+"""How long a new server waits for the folder: that of a SuperLink that was killed needs some time to end."""
+
+
 class QccfStrategy(Strategy):
     """Decides in each round which clients train, and with how many bits each upload is quantized.
 
@@ -114,7 +118,7 @@ class QccfStrategy(Strategy):
             result = self._run(grid, initial_arrays, num_rounds)
             self._log_health(self._finished_run())
             return result
-        with alone_in(self.out):
+        with alone_in(self.out, wait_s=ORPHAN_S):
             result = self._run(grid, initial_arrays, num_rounds)
             run = self._finished_run()
             write_run(self.out, run)
