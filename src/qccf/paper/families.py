@@ -165,13 +165,21 @@ def families(records: Iterable[Run]) -> list[Family]:
         }
         groups.setdefault(json.dumps(own, sort_keys=True), []).append(record)
     settings = [json.loads(key) for key in groups]
+    labels = [_label(group) for group in groups.values()]
+    unnamed = [own for own, label in zip(settings, labels, strict=True) if not label]
     return [
         Family(
             tuple(_each_once(group)),
-            _told_apart(own, [other for other in settings if other["data.dataset"] == own["data.dataset"]]),
+            label or _told_apart(own, [other for other in unnamed if other["data.dataset"] == own["data.dataset"]]),
         )
-        for own, group in zip(settings, groups.values(), strict=True)
+        for own, group, label in zip(settings, groups.values(), labels, strict=True)
     ]
+
+
+def _label(records: Sequence[Run]) -> str:
+    """What the settings of these runs are called, if they have one name (`policy.label`)."""
+    labels = {record.scenario.policy.label for record in records}
+    return next(iter(labels)) if len(labels) == 1 else ""
 
 
 def _each_once(records: Sequence[Run]) -> list[Run]:
