@@ -18,6 +18,7 @@ from qccf.learning.results import Flat
 from qccf.policies.registry import codes
 from qccf.rounds.health import Finding, gathered, health, service
 from qccf.rounds.ledger import CHARGES, Columns, Ledger
+from qccf.rounds.privacy import privacy_summary
 from qccf.settings.loading import own_code
 from qccf.settings.schema import Scenario
 
@@ -241,6 +242,7 @@ def run_summary(
         "mean_latency_s": float(rounds["latency_s"].mean()),
         "bits_size_correlation": _known(bits_size_correlation(clients)),
         **service(rounds, clients, scenario)._asdict(),
+        **(privacy_summary(scenario, clients) if kind == "train" else {}),
         **about,
         "health": [asdict(finding) for finding in health(rounds, clients, scenario)],
         "version": __version__,
