@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from qccf.core.errors import DivergedError, ServerOptimizerError
+from qccf.learning.aggregation.mean import Mean
 from qccf.learning.server.average import Average
 from qccf.learning.server.fedexp import FedExP
-from qccf.learning.aggregation.mean import Mean
 from qccf.rounds.aggregation import Aggregator, Arrivals
 from tests.rounds.test_uplink import PREVIOUS, both_uploads, decision
 

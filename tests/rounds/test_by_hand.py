@@ -23,7 +23,13 @@ def test_one_round_by_hand() -> None:
         source = TrainedUploads(clients, rules, weights)
         statistics = source.initial_statistics()
         state = rules.policy.init(statistics)
-        after = run_round(replace(state_at(rules, statistics, weights), round_index=2, policy_state=state), rules, world, source, ledger)
+        after = run_round(
+            replace(state_at(rules, statistics, weights), round_index=2, policy_state=state),
+            rules,
+            world,
+            source,
+            ledger,
+        )
     by_hand = one_round(scenario, dataset, statistics, state, seed, n=2)
     assert 0 < by_hand["decision"].participates.sum() <= 4
     moved = np.abs(after.weights - weights).max()

@@ -378,3 +378,20 @@ def test_sentences_of_many_runs_are_gathered_by_group_and_kind() -> None:
 def test_every_finding_is_explained(request: pytest.FixtureRequest) -> None:
     page = (request.config.rootpath / "docs" / "health.md").read_text(encoding="utf-8")
     assert [kind for kind in get_args(Kind) if f"`{kind}`" not in page] == []
+
+
+def test_clipped_updates_name_their_clients() -> None:
+    kept = {"kept": np.where(K == 2, 0.5, 1.0) + 0.0 * N}
+    assert findings(None, kept)["clipped-updates"].startswith(
+        f"{ROUNDS} of {ROUNDS * CLIENTS} uploads were longer than aggregation.mean.most_norm = "
+    )
+    assert f"those of 1 of {CLIENTS} clients (2): find out" in findings(None, kept)["clipped-updates"]
+    assert findings(None, {"kept": np.where(K == 2, 0.0, 1.0) + 0.0 * N}) == {}, "a rule that chooses rejects some"
+    assert findings(None, {"kept": np.full((ROUNDS, CLIENTS), np.nan)}) == {}
+
+
+def test_a_rule_that_keeps_nothing() -> None:
+    sentence = findings(None, {"kept": np.where(N < 3, 0.0, np.nan) + 0.0 * K}, "aggregation.rule=median")
+    assert sentence["nothing-kept"].startswith(
+        f"aggregation.rule = 'median' kept nothing of the uploads of 3 of {ROUNDS} rounds, because most"
+    )

@@ -109,6 +109,18 @@ def privacy_summary(scenario: Scenario, clients: Columns) -> dict[str, Any]:
     }
 
 
+def privacy_sentence(summary: dict[str, Any]) -> str:
+    """The two ε of a run in words."""
+    against_server, models = summary["epsilon_server"], summary["epsilon_models"]
+    if against_server is None:
+        return "changes are clipped, but privacy.noise_multiplier = 0 adds no noise, so there is no finite ε."
+    seen = f"ε = {models:.3g}" if models is not None else f"no ε is stated, because {summary['epsilon_models_unknown']}"
+    return (
+        f"ε = {against_server:.3g} at δ = {summary['delta']:g} against the server, for a client with "
+        f"{summary['uploads']} uploads; against those who see only the models, {seen}."
+    )
+
+
 def unknown_for_models(scenario: Scenario) -> str:
     """Why no ε against those who see only the models is stated: they depend on more than noisy sums. Empty if it is."""
     rule = scenario.aggregation

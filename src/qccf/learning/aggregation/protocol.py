@@ -93,13 +93,22 @@ class AggregationRule(Protocol):
         ...
 
 
+LEAST_CHANGE = 1e-3
+"""An aggregate shorter than this share of the usual change keeps nothing of it."""
+
+
 def by_coordinate(updates: Updates, rule: Callable[[FloatArray], FloatArray]) -> Combined:
-    """A rule that works on each value on its own, from [client, value] to [value]."""
-    change = np.empty(updates.num_values)
+    """A rule that works on each value on its own, from [client, value] to [value].
+
+    It does not judge clients. But where most clients send 0 for most values, as coarse uploads do, the rule may keep
+    nothing of any of them, and then it says so.
+    """
+    change, norms_sq = np.empty(updates.num_values), np.zeros(len(updates.clients))
     for part, values in updates.blocks():
         change[part] = rule(values)
-
-    def mean_norm_sq() -> float:
-        return float(rule(np.square(updates.norms()[0])[:, None])[0])
-
-    return Combined(updates.plus_previous(change), np.full(len(updates.clients), np.nan), mean_norm_sq)
+        own = values[:, : max(0, updates.num_parameters - part.start)]
+        norms_sq += np.square(own).sum(axis=1)
+    length = float(np.linalg.norm(change[: updates.num_parameters]))
+    nothing = length < LEAST_CHANGE * float(np.sqrt(np.median(norms_sq)))
+    kept = np.full(len(updates.clients), 0.0 if nothing else np.nan)
+    return Combined(updates.plus_previous(change), kept, lambda: float(rule(norms_sq[:, None])[0]))
