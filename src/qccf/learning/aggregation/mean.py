@@ -29,7 +29,7 @@ class MeanOptions:
 
 
 class Mean:
-    """Σ w_i·min(1, ℓ_i/‖Δ_i‖)·Δ_i with w_i the client's share of the data. Paper: Eq. of global aggregation.
+    """Σ w_i·min(1, ℓ_i/‖Δ_i‖)·Δ_i with w_i the client's share of the data.
 
     ℓ_i² = c²·(S² + E(q_i)). E(q) is the median over clients of the squared error that they forecast for q bits: coarse
     uploads are longer because of their noise. S² is the median over clients of ‖Δ_j‖² − E(q_j), at least 0.1·‖Δ_j‖², at
