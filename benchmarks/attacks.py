@@ -1,8 +1,8 @@
 """Accuracy and joules with 0 to 3 attackers of 10, for each aggregation rule.
 
-Run: python -m benchmarks.attacks [--attacks A,B] [--seeds 0,1,2] [--record FILE] [--figure FILE] [--show]
+Run: python -m benchmarks.attacks [--attacks A,B] [--seeds 0,1,2] [--record FILE] [--figure FILE] [--page FILE] [--show]
 Each finished run is written to the record, and runs that are in it are not run again, so that the same command resumes.
-The federation is small (a model of 12,414 parameters, 200 samples per client) so that a run takes seconds.
+The federation is small (a model of 12,414 parameters, 120 samples per client) so that a run takes seconds.
 """
 
 import argparse
@@ -26,20 +26,21 @@ Changes = Mapping[str, Any]
 
 FEDERATION: Changes = {
     "data.dataset": "emnist",
-    "data.dataset_size_mean": 200.0,
-    "data.dataset_size_std": 50.0,
-    "data.dataset_size_min": 50,
+    "data.dataset_size_mean": 120.0,
+    "data.dataset_size_std": 30.0,
+    "data.dataset_size_min": 40,
     "learning.model": "small-cnn",
     "learning.batch_size": 20,
+    "learning.learning_rate": 0.2,
     "learning.local_epochs": 1,
     "control.energy_weight": 0.02,
-    "federation.rounds": 20,
-    "evaluation.every": 20,
+    "federation.rounds": 15,
+    "evaluation.every": 15,
     "execution.workers": 1,
 }
 """The least energy weight gives uploads more bits, because the median of coarse ones is 0."""
 
-TEST_SAMPLES = 5000
+TEST_SAMPLES = 3000
 
 DEFENCES: Mapping[str, Changes] = {
     "plain mean": {"aggregation.mean.most_norm": 0.0},
@@ -58,6 +59,7 @@ ATTACKS: Mapping[str, Changes] = {
 }
 COUNTS = (0, 1, 2, 3)
 NOBODY = "nobody"
+MARK = "<!-- tables of benchmarks/attacks.py -->"
 
 Figures = dict[str, float]
 Results = Mapping[tuple[str, int, str], Sequence[Figures]]
@@ -127,7 +129,7 @@ def figure(found: Results, attacks: Sequence[str]) -> Chart:
             style = Style(PALETTE[place], MARKERS[place])
             series.append(estimated(defence, known, values, style, limits=(0.0, 100.0)))
         panels.append(Panel(attack, "attackers of 10 clients", "test accuracy (%)", tuple(series), integers=True))
-    caption = f"EMNIST, 10 clients, 20 rounds, codec update+entropy. {INTERVALS}."
+    caption = f"EMNIST, 10 clients, 15 rounds, codec update+entropy. {INTERVALS}."
     return Chart("attacks", "Accuracy with attackers", caption, tuple(panels), len(panels), (10.0, 3.6))
 
 
@@ -138,6 +140,7 @@ def main() -> int:
     parser.add_argument("--seeds", default="0,1,2", metavar="0,1,…")
     parser.add_argument("--record", type=Path, default=Path("docs/results/attacks.json"), metavar="FILE")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="write the figure here")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write the tables into this page, after its mark")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--show", action="store_true", help="print the tables of what is recorded and stop")
     options = parser.parse_args()
@@ -160,9 +163,11 @@ def main() -> int:
             write_text_whole(file, json.dumps(record, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
             print(f"{place} of {len(due)}: {record_key(*case)}: {record[record_key(*case)]}", flush=True)
     found = results(record, attacks, seeds)
-    for attack in attacks:
-        print(f"\n{attack}\n")
-        print("\n".join(table(found, attack)))
+    lines = [line for attack in attacks for line in ("", f"## {attack}", "", *table(found, attack))]
+    print("\n".join(lines))
+    if options.page is not None:
+        before, mark, _ = options.page.read_text(encoding="utf-8").partition(MARK)
+        write_text_whole(options.page, before + mark + "\n" + "\n".join(lines) + "\n")
     if options.figure is not None and found:
         save_chart(figure(found, attacks), options.figure)
     return 0

@@ -11,10 +11,13 @@ from qccf.learning.aggregation.multi_krum import MultiKrum, scores
 from qccf.learning.aggregation.protocol import Combined
 from qccf.learning.aggregation.trimmed_mean import TrimmedMean
 from qccf.learning.server.average import Average
+from qccf.quantization.registry import CODECS
 from qccf.rounds import setup
 from qccf.rounds.aggregation import Aggregator
+from qccf.runtimes.simulator import simulate
 from qccf.settings.loading import load_scenario
 from tests.helpers.arrivals import made_arrivals
+from tests.helpers.tiny import tiny_dataset, tiny_scenario
 
 
 def combined(rule, arrivals, state=None):
@@ -202,3 +205,21 @@ class Own:
 def test_a_faulty_rule_gets_a_sentence(rule, error, words: str) -> None:
     with pytest.raises(error, match=words):
         Aggregator(rule, Average()).next_model({}, {}, made_arrivals([[1.0], [2.0], [3.0]]))
+
+
+@pytest.mark.parametrize(
+    ("codec", "settings"),
+    [
+        *((codec, ()) for codec in CODECS),
+        ("model", ("radio.num_channels=1",)),
+        *((codec, ("policy.name=fixed-bits", "fixed_bits.bits=1")) for codec in ("model", "update", "sparse")),
+    ],
+)
+def test_clipping_changes_no_bit_of_an_honest_run(codec: str, settings: tuple[str, ...]) -> None:
+    common = (f"codec.name={codec}", "federation.rounds=4", *settings)
+    clipped, plain = (
+        simulate(tiny_scenario(*common, *more), dataset=tiny_dataset())
+        for more in ((), ("aggregation.mean.most_norm=0",))
+    )
+    assert clipped.weights.tobytes() == plain.weights.tobytes()
+    assert set(clipped.clients["kept"].dropna()) <= {1.0}
