@@ -101,6 +101,13 @@ class Constants:
                 changed[name] = values.reshape(values.shape[:own] + (1,) * (axes - own) + values.shape[own:])
         return replace(self, **changed)
 
+    def typical(self) -> "Constants":
+        """The constants of a client in the middle: the median of each, at any frequency between the limits."""
+        if not self.differ:
+            return self
+        medians = {n: None if n in STEPS else float(np.median(getattr(self, n))) for n in PER_CLIENT}
+        return replace(self, **medians)  # type: ignore[arg-type]
+
     def _has_clients(self, name: str) -> bool:
         return np.ndim(getattr(self, name)) > (name in STEPS)
 
