@@ -81,19 +81,16 @@ def test_stored_operations_are_what_torch_counts():
 
 
 def test_operations_of_an_unknown_sample_are_asked_for():
+    given = {"devices.profile": "laptop", "learning.model": "own:Model", "data.dataset": "own:data"}
+    scenario = load_scenario("femnist", given)
     with pytest.raises(ConfigError, match=r"set learning\.flops_per_sample"):
-        load_scenario(
-            "femnist",
-            {"devices.profile": "laptop", "learning.model": "own:Model", "data.dataset": "own:data"},
-        )
+        scenario.constants()
 
 
 def test_shares_are_exact():
     assert shares_to_counts({"a": 0.5, "b": 0.5}, 10) == {"a": 5, "b": 5}
     assert shares_to_counts({"a": 1.0, "b": 1.0, "c": 1.0}, 10) == {"a": 4, "b": 3, "c": 3}
-    assert shares_to_counts({"a": 0.15, "b": 0.85}, 10) == {"a": 2, "b": 8} or shares_to_counts(
-        {"a": 0.15, "b": 0.85}, 10
-    ) == {"a": 1, "b": 9}
+    assert shares_to_counts({"a": 0.14, "b": 0.86}, 10) == {"a": 1, "b": 9}
     assert shares_to_counts({"a": 0.1, "b": 0.2, "c": 0.7}, 10) == {"a": 1, "b": 2, "c": 7}
     rng = np.random.default_rng(0)
     for _ in range(200):
@@ -129,7 +126,7 @@ def test_mix_reaches_the_decision_core():
     assert run_digest(scenario) != run_digest(load_scenario("femnist", SLOW))
 
 
-def test_every_policy_plans_with_a_mix(tmp_path):
+def test_every_policy_plans_with_a_mix():
     """Frequencies are those that each device offers, energies those of its own constants; also with few channels."""
     mix = {"raspberry-pi-4": 0.4, "pixel-2": 0.3, "jetson-nano": 0.2, "paper": 0.1}
     overrides = {"devices.mix": mix, **SLOW, "federation.num_clients": 10, "radio.num_channels": 4}

@@ -159,10 +159,14 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the server knows when it decides: this round's rates [client, channel] and the last known statistics."""
+    """What the server knows when it decides: this round's rates [client, channel] and the last known statistics.
+
+    ``charges`` is the share of its first charge that each client's battery holds, 1 on mains; None if nobody has one.
+    """
 
     rates_bps: FloatArray
     statistics: Statistics
+    charges: FloatArray | None = None
 
     @property
     def num_clients(self) -> int:
@@ -174,7 +178,8 @@ class Observation:
 
     def of(self, clients: IntArray) -> "Observation":
         """The same round with only some clients, in this order."""
-        return Observation(self.rates_bps[clients], self.statistics.of(clients))
+        charges = None if self.charges is None else self.charges[clients]
+        return Observation(self.rates_bps[clients], self.statistics.of(clients), charges)
 
 
 @dataclass(frozen=True, slots=True)

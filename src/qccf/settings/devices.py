@@ -1,7 +1,7 @@
 """The sections `device` and `devices` of the settings, and the devices of a federation that they state."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -78,11 +78,19 @@ class DevicesSection(Section):
         """Whether every client is the paper's device."""
         return self.profile == PAPER and not self.mix and not self.table
 
+    @property
+    def may_be_papers(self) -> bool:
+        """Whether some client may be the paper's device."""
+        return PAPER in self.mix or (bool(self.table) and self.profile == PAPER) or self.is_papers
+
     def files_digest(self) -> str:
         """SHA-256 of the files that are named; empty where none is, or one cannot be read."""
         names = [self.table, self.profile, *self.mix] if self.table else [self.profile, *self.mix]
         if self.table:
-            names += [str(row.get("profile", "")) for row in read_clients(self.table).rows]
+            try:
+                names += [str(row.get("profile", "")) for row in read_clients(self.table).rows]
+            except ConfigError:
+                return ""
         files = [name for name in dict.fromkeys(names) if name and (name == self.table or name.endswith(".toml"))]
         return files_digest(files)
 
@@ -96,15 +104,21 @@ class DevicesSection(Section):
         return f"profile {self.profile}"
 
 
-def scenario_fleet(scenario: "Scenario", seed: int) -> Fleet:
-    """The devices of a scenario's clients in the world of this seed."""
+def check_devices(scenario: "Scenario") -> None:
+    """Refuse a profile or a table that cannot be used; no model is counted for it."""
+    scenario_fleet(scenario, scenario.federation.seed, flops=lambda: 1.0)
+
+
+def scenario_fleet(scenario: "Scenario", seed: int, flops: Callable[[], float] | None = None) -> Fleet:
+    """The devices of a scenario's clients in the world of this seed. `flops` are the model's, counted by default."""
     devices, count = scenario.devices, scenario.federation.num_clients
 
-    def flops() -> float:
+    def counted() -> float:
         learning = scenario.learning
         stated = learning.flops_per_sample
         return stated or flops_per_sample(learning.model, learning.model_options, scenario.data.dataset)
 
+    flops = flops or counted
     if devices.digest and devices.files_digest() not in ("", devices.digest):
         raise ConfigError(
             "the files that [devices] names are not those with which this run began (their content has changed): "
@@ -180,8 +194,3 @@ def _profile(name: str, scenario: "Scenario") -> Profile:
         circuit_power_w=radio.circuit_power_w,
         battery_j=device.battery_j or math.inf,
     )
-
-
-def profiles_used(scenario: "Scenario") -> Sequence[str]:
-    """The names of all profiles that a scenario's clients have."""
-    return tuple(dict.fromkeys(scenario_fleet(scenario, scenario.federation.seed).names))

@@ -20,6 +20,7 @@ from qccf.core.errors import ConfigError
 from qccf.core.registry import is_own, source_digest
 from qccf.core.suggest import closest, hint
 from qccf.devices.clients_table import read_clients
+from qccf.settings.devices import check_devices
 from qccf.settings.schema import Scenario
 from qccf.wireless.rates.registry import RATE_MODELS
 from qccf.wireless.traces.trace import trace_digest
@@ -73,7 +74,9 @@ PLUGINS = (
 """Settings that may name a user's own entry."""
 
 CONSTANTS = tuple(f"statistics.{key}" for key in ("gradient_norm_sq", "gradient_variance", "weight_range", "loss"))
-SCALE_FREE_KEYS = ("control.slack", "control.share", "control.energy_weight", "control.power")
+SCALE_FREE_KEYS = (
+    "control.slack", "control.share", "control.energy_weight", "control.power", "control.battery_weight",
+)  # fmt: skip
 
 
 def load_scenario(
@@ -93,6 +96,8 @@ def load_scenario(
         _rename(tree)
     changes = dict(overrides) if isinstance(overrides, Mapping) else dict(_parsed(override) for override in overrides)
     scenario = scenario_from_dict(with_settings(tree, changes))
+    if not renamed:
+        check_devices(scenario)  # but a finished run is shown without its files
     refuse_unused(scenario, changes)
     return scenario
 
@@ -109,7 +114,7 @@ def refuse_unused(scenario: Scenario, changes: Iterable[str]) -> None:
     form = scenario.control.form
     devices = scenario.devices
     for key in changes:
-        if key in PAPERS_DEVICE and not devices.is_papers and "paper" not in scenario.fleet().names:
+        if key in PAPERS_DEVICE and not devices.may_be_papers:
             raise ConfigError(
                 f"{key} has no effect with {devices.described()}: it is a figure of the profile paper; write a profile "
                 "of your own or a table of clients."
@@ -169,7 +174,6 @@ def scenario_from_dict(tree: Mapping[str, Any]) -> Scenario:
             scenario = scenario.replaced(federation={"num_clients": len(read_clients(devices.table).rows)})
         if not devices.digest:
             scenario = scenario.replaced(devices={"digest": devices.files_digest()})
-        scenario.fleet()  # refuses a profile or a table that cannot be used
     return scenario
 
 
