@@ -379,3 +379,10 @@ def test_sentences_of_many_runs_are_gathered_by_group_and_kind() -> None:
 def test_every_finding_is_explained(request: pytest.FixtureRequest) -> None:
     page = (request.config.rootpath / "docs" / "health.md").read_text(encoding="utf-8")
     assert [kind for kind in get_args(Kind) if f"`{kind}`" not in page] == []
+
+
+def test_at_least_one_participation_is_due_in_a_round() -> None:
+    """One channel: a turn of 1/6 for each of six clients. A tenth of that is due, but somebody always takes part."""
+    alone = {"participated": K == N % CLIENTS, "turn": 1.0 / CLIENTS}
+    found = service(*made_tables(None, alone), made_scenario("control.share=0.1"))
+    assert found.participation_ratio == pytest.approx(1.0)

@@ -216,9 +216,11 @@ def service(rounds: Columns, clients: Columns, scenario: Scenario) -> Service:
         return Service(None, None, None, None)
     tables = _Tables(scenario, rounds, clients)
     ratio, turns = tables.error_ratio(), tables.turns
+    in_round = np.asarray(tables.by_round("turn"), dtype=float).sum(axis=1)
+    due = float(np.maximum(tables.share * in_round, 1.0)[in_round > 0.0].sum())
     return Service(
         error_ratio=ratio if ratio is None or np.isfinite(ratio) else None,
-        participation_ratio=float(tables.on.sum() / (tables.share * turns.sum())) if turns.sum() else None,
+        participation_ratio=float(tables.on.sum() / due) if due else None,
         jain=jain_index(tables.on.sum(axis=0)[turns > 0.0] / turns[turns > 0.0]),
         empty_rounds=int(tables.empty.sum()),
     )
