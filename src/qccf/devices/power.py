@@ -64,25 +64,29 @@ def best_upload_s(bits: Any, rates_bps: Any, cycles: Any, constants: Constants) 
     with np.errstate(divide="ignore", invalid="ignore"):
         shortest_s = bits / rates_bps
         longest_s = bits / rates_at_power_bps(rates_bps, c.transmit_power_min_w, c)
+    limits_s = shortest_s, _cheapest_for_the_radio_s(bits, rates_bps, c), longest_s
     if c.step_frequencies_hz is None:
-        return _best_continuous_s(bits, rates_bps, cycles, shortest_s, longest_s, c)
-    upload_s = _best_with_steps_s(bits, rates_bps, cycles, shortest_s, longest_s, c)
+        return _best_continuous_s(bits, rates_bps, cycles, limits_s, c)
+    upload_s = _best_with_steps_s(bits, rates_bps, cycles, limits_s, c)
     has_steps = np.isfinite(c.step_frequencies_hz[..., 0])
     if has_steps.all():
         return upload_s
     law = replace(c, energy_coefficient=np.where(has_steps, 1.0, c.energy_coefficient))  # any, where it is not used
-    return np.where(has_steps, upload_s, _best_continuous_s(bits, rates_bps, cycles, shortest_s, longest_s, law))
+    return np.where(has_steps, upload_s, _best_continuous_s(bits, rates_bps, cycles, limits_s, law))
 
 
 def _best_with_steps_s(
-    bits: Any, rates_bps: Any, cycles: Any, shortest_s: Any, longest_s: Any, constants: Constants
+    bits: Any, rates_bps: Any, cycles: Any, limits_s: tuple[Any, Any, Any], constants: Constants
 ) -> FloatArray:
-    """The best upload time of devices with steps: each step leaves the radio a known time, and the best step wins."""
+    """The best upload time of devices with steps: each step leaves the radio a known time, and the best step wins.
+
+    `limits_s` are the shortest upload, the one that is the cheapest for the radio, and the longest.
+    """
     c = constants
+    shortest_s, cheapest_s, longest_s = limits_s
     steps_hz, steps_j = c.step_frequencies_hz, c.step_energies_j
     assert steps_hz is not None
     assert steps_j is not None
-    cheapest_s = _cheapest_for_the_radio_s(bits, rates_bps, c)
     best_s, least_j = shortest_s, np.full_like(np.asarray(shortest_s, dtype=float), np.inf)
     for step in range(steps_hz.shape[-1]):
         latest_s = c.deadline_s * (1.0 - LATEST) - cycles / steps_hz[..., step]
@@ -96,15 +100,16 @@ def _best_with_steps_s(
 
 
 def _best_continuous_s(
-    bits: Any, rates_bps: Any, cycles: Any, shortest_s: Any, longest_s: Any, constants: Constants
+    bits: Any, rates_bps: Any, cycles: Any, limits_s: tuple[Any, Any, Any], constants: Constants
 ) -> FloatArray:
-    """The best upload time of devices with any frequency between two limits."""
+    """The best upload time of devices with any frequency between two limits; `limits_s` as above."""
     c = constants
+    shortest_s, cheapest_s, longest_s = limits_s
     latest_s = c.deadline_s * (1.0 - LATEST) - cycles / c.frequency_max_hz
     end_s = np.maximum(np.minimum(longest_s, latest_s), shortest_s)
     # As long as the CPU has time enough at its lowest frequency, only the radio counts.
     relaxed_s = np.clip(c.deadline_s - cycles / c.frequency_min_hz, shortest_s, end_s)
-    upload_s = np.clip(_cheapest_for_the_radio_s(bits, rates_bps, c), shortest_s, relaxed_s)
+    upload_s = np.clip(cheapest_s, shortest_s, relaxed_s)
     longer = np.isfinite(shortest_s) & (upload_s == relaxed_s) & (relaxed_s < end_s)
     if longer.any():
 
