@@ -297,3 +297,14 @@ def test_the_example_plans(monkeypatch):
         assert np.isinf(left_j[:, [0, 1, 4]]).all()
         assert (left_j[-1, [2, 3]] <= [20000.0, 9000.0]).all()
         assert 10.0 < run.energy_j[-1] < 10_000.0
+
+
+def test_rates_follow_each_clients_transmit_power(tmp_path):
+    scenario = with_table(tmp_path / "clients.csv", "transmit_power_w\n0.05\n0.2\n0.4\n")
+    cell = scenario_cell(scenario, 0)
+    rates_bps = cell.round_rates_bps(0)
+    for client, power_w in enumerate((0.05, 0.2, 0.4)):
+        alone = load_scenario("femnist", {**SLOW, "federation.num_clients": 3, "radio.transmit_power_w": power_w})
+        np.testing.assert_allclose(rates_bps[client], scenario_cell(alone, 0).round_rates_bps(0)[client])
+        best = scenario_cell(alone, 0).best_rates_bps(1.0)[client]
+        assert cell.best_rates_bps(1.0)[client] == pytest.approx(best)
