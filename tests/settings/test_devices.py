@@ -148,6 +148,15 @@ def test_every_policy_plans_with_a_mix():
             stepped_j = np.where(matches, own.step_energies_j, 0.0).sum(axis=1)
         expected_j = cycles * np.where(has_steps, stepped_j, own.energy_coefficient * hertz**2)
         np.testing.assert_allclose(run.client_columns["compute_energy_j"][on], expected_j, err_msg=run.policy)
+        took = run.client_columns["participated"]
+        own = constants.of(run.client_columns["client"][took])
+        lowest_j = np.where(
+            np.isfinite(own.step_energies_j[:, 0]),
+            own.step_energies_j[:, 0],
+            own.energy_coefficient * own.frequency_min_hz**2,
+        )
+        sizes = run.client_columns["dataset_size"][took]
+        assert run.summary["floor_j"] == pytest.approx(float((2 * own.cycles_per_sample * sizes * lowest_j).sum()))
 
 
 def test_table_of_clients(tmp_path):
