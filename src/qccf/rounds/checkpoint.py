@@ -38,6 +38,8 @@ def save(folder: Path, state: ServerState, ledger: Ledger, fingerprint: str) -> 
         **{f"rule/{name}": array for name, array in state.rule_state.items()},
         **{f"{table}/{name}": column for table, columns in ledger.tables().items() for name, column in columns.items()},
     }
+    if state.batteries_j is not None:
+        arrays["batteries_j"] = state.batteries_j
     header = {
         "format": FORMAT,
         "fingerprint": fingerprint,
@@ -87,8 +89,16 @@ def load(path: Path, fingerprint: str) -> tuple[ServerState, Ledger]:
             if slash:
                 tables[table][key] = column
         statistics = Statistics(**tables.pop("known"))
-        server = tables.pop("optimizer"), tables.pop("rule")
-        state = ServerState(header["round_index"], arrays["weights"], header["policy_state"], statistics, *server)
+        optimizer, rule = tables.pop("optimizer"), tables.pop("rule")
+        state = ServerState(
+            header["round_index"],
+            arrays["weights"],
+            header["policy_state"],
+            statistics,
+            optimizer,
+            arrays.get("batteries_j"),
+            rule,
+        )
         return state, Ledger.restored(tables)
     except Exception:
         raise _damaged(path) from None
