@@ -386,3 +386,20 @@ def test_at_least_one_participation_is_due_in_a_round() -> None:
     alone = {"participated": K == N % CLIENTS, "turn": 1.0 / CLIENTS}
     found = service(*made_tables(None, alone), made_scenario("control.share=0.1"))
     assert found.participation_ratio == pytest.approx(1.0)
+
+
+def test_clipped_updates_name_their_clients() -> None:
+    kept = {"kept": np.where(K == 2, 0.5, 1.0) + 0.0 * N}
+    assert findings(None, kept)["clipped-updates"].startswith(
+        f"{ROUNDS} of {ROUNDS * CLIENTS} uploads were longer than aggregation.mean.most_norm = "
+    )
+    assert f"those of 1 of {CLIENTS} clients (2): find out" in findings(None, kept)["clipped-updates"]
+    assert findings(None, {"kept": np.where(K == 2, 0.0, 1.0) + 0.0 * N}) == {}, "a rule that chooses rejects some"
+    assert findings(None, {"kept": np.full((ROUNDS, CLIENTS), np.nan)}) == {}
+
+
+def test_a_rule_that_keeps_nothing() -> None:
+    sentence = findings(None, {"kept": np.where(N < 3, 0.0, np.nan) + 0.0 * K}, "aggregation.rule=median")
+    assert sentence["nothing-kept"].startswith(
+        f"aggregation.rule = 'median' kept nothing of the uploads of 3 of {ROUNDS} rounds, because most"
+    )

@@ -243,6 +243,14 @@ def print_health(console: Console, sentences: Sequence[str]) -> None:
         console.print(Text(f"Health: {sentence}", style="yellow"), soft_wrap=True)
 
 
+def print_privacy(console: Console, runs: "Sequence[Run]") -> None:
+    """What each kind of run promises about privacy; nothing where privacy is off."""
+    from qccf.rounds.run import privacy_sentences
+
+    for sentence in privacy_sentences(runs):
+        console.print(Text(f"Privacy: {sentence}"), soft_wrap=True)
+
+
 def _by_label(labels: Sequence[str], summaries: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     rows: dict[str, list[dict[str, Any]]] = {}
     for label, summary in zip(labels, summaries, strict=True):

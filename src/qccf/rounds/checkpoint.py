@@ -35,6 +35,7 @@ def save(folder: Path, state: ServerState, ledger: Ledger, fingerprint: str) -> 
         "weights": state.weights,
         **{f"known/{name}": array for name, array in known.items() if array is not None},
         **{f"optimizer/{name}": array for name, array in state.optimizer_state.items()},
+        **{f"rule/{name}": array for name, array in state.rule_state.items()},
         **{f"{table}/{name}": column for table, columns in ledger.tables().items() for name, column in columns.items()},
     }
     if state.batteries_j is not None:
@@ -81,20 +82,21 @@ def load(path: Path, fingerprint: str) -> tuple[ServerState, Ledger]:
     if owner != fingerprint:
         raise ForeignCheckpointError(f"{path.name} belongs to another config, policy or seed.")
     try:
-        tables: dict[str, Columns] = {"rounds": {}, "clients": {}, "statistics": {}, "known": {}, "optimizer": {}}
+        names = ("rounds", "clients", "statistics", "known", "optimizer", "rule")
+        tables: dict[str, Columns] = {name: {} for name in names}
         for name, column in arrays.items():
             table, slash, key = name.partition("/")
             if slash:
                 tables[table][key] = column
         statistics = Statistics(**tables.pop("known"))
-        optimizer = tables.pop("optimizer")
         state = ServerState(
             header["round_index"],
             arrays["weights"],
             header["policy_state"],
             statistics,
-            optimizer,
-            arrays.get("batteries_j"),
+            optimizer_state=tables.pop("optimizer"),
+            rule_state=tables.pop("rule"),
+            batteries_j=arrays.get("batteries_j"),
         )
         return state, Ledger.restored(tables)
     except Exception:

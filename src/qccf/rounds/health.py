@@ -84,6 +84,8 @@ Kind = Literal[
     "forecast-wrong",
     "optimistic-estimates",
     "lost-uploads",
+    "clipped-updates",
+    "nothing-kept",
 ]
 
 
@@ -521,6 +523,40 @@ def _missed(tables: _Tables) -> Iterable[Finding]:
         )
 
 
+def _clipped(tables: _Tables) -> Iterable[Finding]:
+    """Clients whose updates were much longer than usual. Rules that choose clients reject some by design."""
+    if "kept" not in tables.clients:  # tables of older versions
+        return
+    kept = np.asarray(tables.by_round("kept"), dtype=float)
+    clipped = (kept > 0.0) & (kept < 1.0)
+    who = np.flatnonzero(clipped.any(axis=0))
+    if len(who):
+        arrived = np.isfinite(kept)
+        limit = tables.scenario.aggregation.mean.most_norm
+        yield Finding(
+            "clipped-updates",
+            f"{_of(int(clipped.sum()), int(arrived.sum()), 'upload')} were longer than aggregation.mean.most_norm = "
+            f"{limit:g} times the usual length and were clipped, those of {_clients(who, kept.shape[1])}: find out "
+            "what these clients do, or raise the limit if they are honest.",
+        )
+
+
+def _nothing_kept(tables: _Tables) -> Iterable[Finding]:
+    """Rounds whose aggregate holds nothing of what arrived: the median of coarse values is 0."""
+    if "kept" not in tables.clients:
+        return
+    kept = np.asarray(tables.by_round("kept"), dtype=float)
+    arrived = np.asarray(tables.by_round("arrived"), dtype=bool)
+    empty = arrived.any(axis=1) & ((kept == 0.0) | ~arrived).all(axis=1)
+    if empty.any():
+        yield Finding(
+            "nothing-kept",
+            f"aggregation.rule = {tables.scenario.aggregation.rule!r} kept nothing of the uploads of "
+            f"{_of(int(empty.sum()), tables.num_rounds, 'round')}, because most values of coarse uploads are 0: lower "
+            'control.energy_weight, so that uploads have more bits, or use aggregation.rule = "mean" or "multi-krum".',
+        )
+
+
 def _lost(tables: _Tables) -> BoolArray:
     """Uploads that missed the deadline and were not exempt from it."""
     missed, arrived = (np.asarray(tables.by_round(name), dtype=bool) for name in ("missed", "arrived"))
@@ -539,6 +575,8 @@ CHECKS: tuple[Callable[[_Tables], Iterable[Finding]], ...] = (
     _forecasts,
     _estimates,
     _missed,
+    _clipped,
+    _nothing_kept,
 )
 
 

@@ -16,6 +16,7 @@ from qccf.core.contracts import (
     Constants,
     Decision,
     FloatArray,
+    IntArray,
     Observation,
     Outcome,
     PolicyState,
@@ -78,11 +79,13 @@ class Ledger:
         loss: float,
         device_names: Sequence[str] = (),
         batteries_j: FloatArray | None = None,
+        kept: FloatArray | None = None,
     ) -> None:
         """Add one round. `observation` has the rates that the policy knew, `true_rates_bps` those of the round.
 
         `sizes_bits` are the payloads that were sent, `policy_state` is the one before the round, `batteries_j` what is
-        left after it.
+        left after it, and `kept` the share of each client's change that counted in the aggregate; NaN where nothing
+        arrived.
         """
         on = decision.participates
         spent_j = self._rounds[-1]["cumulative_energy_j"] if self._rounds else 0.0
@@ -119,8 +122,14 @@ class Ledger:
             columns["device"] = np.array(device_names)
         if batteries_j is not None:
             columns["battery_j"] = batteries_j
+        columns["kept"] = np.full(len(on), np.nan) if kept is None else kept
         self._clients.append(columns)
         self._statistics.append(_statistics_columns(round_index, observation.statistics))
+
+    def clipped(self) -> IntArray:
+        """The clients whose change counted only in part in the last round."""
+        kept = self._clients[-1]["kept"]
+        return np.flatnonzero((kept > 0.0) & (kept < 1.0))
 
     def truncate(self, rounds: int) -> None:
         """Drop a round that was recorded but not completed."""

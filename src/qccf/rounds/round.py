@@ -14,13 +14,15 @@ from qccf.core.contracts import BoolArray, Constants, Decision, FloatArray, Obse
 from qccf.core.streams import stream
 from qccf.devices.batteries import charges, left_j, settled_within
 from qccf.devices.cost import settle
+from qccf.learning.aggregation.mean import Mean
+from qccf.learning.aggregation.protocol import AggregationState
 from qccf.learning.results import Flat
 from qccf.learning.server.average import Average
-from qccf.learning.server.protocol import OptimizerState, ServerOptimizer
+from qccf.learning.server.protocol import OptimizerState
 from qccf.policies.checks import checked_decision, checked_state
 from qccf.quantization.protocol import Codec
 from qccf.rounds import uplink
-from qccf.rounds.aggregation import Arrivals, checked_arrays, next_model
+from qccf.rounds.aggregation import Aggregator, Arrivals
 from qccf.rounds.ledger import Ledger
 from qccf.rounds.uplink import Upload
 from qccf.rounds.world import World
@@ -35,7 +37,7 @@ class RoundRules:
     constants: Constants
     seed: int
     safety_margin: float
-    optimizer: ServerOptimizer = field(default_factory=Average)
+    aggregator: Aggregator = field(default_factory=lambda: Aggregator(Mean(), Average()))
     batteries_j: FloatArray | None = None
     """What each client's battery holds before the first round, infinite on mains; None if nobody has one."""
     device_names: tuple[str, ...] = ()
@@ -52,6 +54,7 @@ class ServerState:
     statistics: Statistics
     optimizer_state: OptimizerState = field(default_factory=dict)
     batteries_j: FloatArray | None = None
+    rule_state: AggregationState = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -94,9 +97,19 @@ def first_state(rules: RoundRules, source: UploadSource, weights: Flat | None = 
 def state_at(rules: RoundRules, statistics: Statistics, weights: Flat | None) -> ServerState:
     """The state before the first round, with the statistics that clients have measured."""
     policy_state = checked_state(rules.policy.init(statistics), rules.policy)
-    made = {} if weights is None else rules.optimizer.init(rules.constants.num_parameters)
-    optimizer_state = checked_arrays(made, rules.optimizer)
-    return ServerState(0, weights, policy_state, statistics, optimizer_state, rules.batteries_j)
+    rule: AggregationState = {}
+    optimizer: OptimizerState = {}
+    if weights is not None:
+        rule, optimizer = rules.aggregator.init(statistics.num_clients, rules.constants.num_parameters)
+    return ServerState(
+        0,
+        weights,
+        policy_state,
+        statistics,
+        optimizer_state=optimizer,
+        rule_state=rule,
+        batteries_j=rules.batteries_j,
+    )
 
 
 def run_round(state: ServerState, rules: RoundRules, world: World, source: UploadSource, ledger: Ledger) -> ServerState:
@@ -154,11 +167,22 @@ def close_round(
     )
     batteries_j = None if state.batteries_j is None else left_j(state.batteries_j, settled)
     arrived = {client: upload for client, upload in uploads.items() if settled.arrived[client]}
-    weights, optimizer_state = state.weights, state.optimizer_state
+    known, weights = state.statistics, state.weights
+    optimizer_state, rule_state = state.optimizer_state, state.rule_state
+    kept = np.full(observation.num_clients, np.nan)
     if weights is not None:
-        arrivals = Arrivals(arrived, state.statistics.dataset_sizes, decision, rules.codec, weights)
-        num_parameters = rules.constants.num_parameters
-        weights, optimizer_state = next_model(rules.optimizer, optimizer_state, arrivals, num_parameters)
+        arrivals = Arrivals(
+            arrived,
+            known.dataset_sizes,
+            decision,
+            rules.codec,
+            weights,
+            rules.constants.num_parameters,
+            known.upload_errors,
+        )
+        made = rules.aggregator.next_model(rule_state, optimizer_state, arrivals)
+        weights, rule_state, optimizer_state = made.model, made.rule_state, made.optimizer_state
+        kept[sorted(arrived)] = made.kept
     losses = np.full(observation.num_clients, np.nan)
     for client, upload in arrived.items():
         losses[client] = upload.statistics.loss
@@ -166,7 +190,7 @@ def close_round(
         client: (upload.statistics if client in arrived else None, upload.forecast)
         for client, upload in uploads.items()
     }
-    statistics = uplink.updated_statistics(state.statistics, reports, safety_margin=rules.safety_margin)
+    statistics = uplink.updated_statistics(known, reports, safety_margin=rules.safety_margin)
     outcome = replace(settled, statistics=statistics, losses=losses)
     policy_state = checked_state(rules.policy.update(state.policy_state, decision, outcome), rules.policy)
     accuracy, loss = evaluate(weights, state.round_index)
@@ -183,8 +207,17 @@ def close_round(
         loss=loss,
         device_names=rules.device_names,
         batteries_j=batteries_j,
+        kept=kept,
     )
-    return ServerState(state.round_index + 1, weights, policy_state, statistics, optimizer_state, batteries_j)
+    return ServerState(
+        state.round_index + 1,
+        weights,
+        policy_state,
+        statistics,
+        optimizer_state=optimizer_state,
+        rule_state=rule_state,
+        batteries_j=batteries_j,
+    )
 
 
 def _without_link(decision: Decision, truth: Observation) -> BoolArray:

@@ -18,6 +18,7 @@ from qccf.learning.results import Flat
 from qccf.policies.registry import codes
 from qccf.rounds.health import Finding, gathered, health, service
 from qccf.rounds.ledger import CHARGES, Columns, Ledger
+from qccf.rounds.privacy import privacy_sentence, privacy_summary
 from qccf.settings.loading import own_code
 from qccf.settings.schema import Scenario
 
@@ -193,6 +194,20 @@ def health_sentences(runs: Sequence[Run]) -> list[str]:
     )
 
 
+def privacy_sentences(runs: Sequence[Run]) -> list[str]:
+    """What these runs promise about privacy, one sentence per label: its run with the largest ε; none where it is off.
+
+    The columns of results have no room for two ε and the δ at which they hold.
+    """
+    several = len(set(run_labels(runs))) > 1
+    worst: dict[str, dict[str, Any]] = {}
+    for label, run in zip(run_labels(runs), runs, strict=True):
+        mine = run.summary.get("privacy")
+        if mine and (label not in worst or mine["uploads"] > worst[label]["uploads"]):
+            worst[label] = mine
+    return [(f"{label}: " if several else "") + privacy_sentence(one) for label, one in worst.items()]
+
+
 def finished_run(scenario: Scenario, ledger: Ledger, *, weights: Flat | None = None, **about: Any) -> Run:
     """The run that a ledger records. `about` goes into the summary."""
     tables = ledger.tables()
@@ -244,6 +259,7 @@ def run_summary(
         "mean_latency_s": float(rounds["latency_s"].mean()),
         "bits_size_correlation": _known(bits_size_correlation(clients)),
         **service(rounds, clients, scenario)._asdict(),
+        **(privacy_summary(scenario, clients) if kind == "train" else {}),
         **about,
         "health": [asdict(finding) for finding in health(rounds, clients, scenario)],
         "version": __version__,

@@ -17,9 +17,12 @@ import tomli_w
 from pydantic import ValidationError
 
 from qccf.core.errors import ConfigError
-from qccf.core.registry import is_own, source_digest
+from qccf.core.registry import Registry, is_own, source_digest
 from qccf.core.suggest import closest, hint
 from qccf.devices.clients_table import read_clients
+from qccf.learning.aggregation.registry import AGGREGATION_RULES
+from qccf.learning.attacks.registry import ATTACKS
+from qccf.learning.server.registry import SERVER_OPTIMIZERS
 from qccf.settings.devices import check_devices
 from qccf.settings.schema import Scenario
 from qccf.wireless.rates.registry import RATE_MODELS
@@ -70,8 +73,16 @@ ALTERNATIVES = {"learning": ("local_updates", "batch_size")}
 PLUGINS = (
     "policy.name", "codec.name", "data.dataset", "data.fallbacks", "data.transform", "learning.model", "learning.loss",
     "learning.optimizer", "cell.path_loss", "radio.rate", "radio.trace_form", "server.optimizer",
+    "aggregation.rule", "attack.kind",
 )  # fmt: skip
 """Settings that may name a user's own entry."""
+
+OPTION_OWNERS: dict[str, tuple[str, Registry[Any]]] = {
+    "server": ("optimizer", SERVER_OPTIMIZERS),
+    "aggregation": ("rule", AGGREGATION_RULES),
+    "attack": ("kind", ATTACKS),
+}
+"""Sections whose parts hold the options of one entry each, the key that names the entry, and the registry."""
 
 CONSTANTS = tuple(f"statistics.{key}" for key in ("gradient_norm_sq", "gradient_variance", "weight_range", "loss"))
 SCALE_FREE_KEYS = (
@@ -132,17 +143,28 @@ def refuse_unused(scenario: Scenario, changes: Iterable[str]) -> None:
                     f'{key} has no effect with radio.rate = "{scenario.radio.rate}": set radio.rate = "{name}", or '
                     "leave it out."
                 )
-        owner = key.split(".")[1] if key.startswith("server.") and key.count(".") == 2 else ""
-        if owner and owner not in ("options", scenario.server.optimizer):
-            raise ConfigError(
-                f'{key} has no effect with server.optimizer = "{scenario.server.optimizer}": set server.optimizer = '
-                f'"{owner}", or leave it out.'
-            )
+        _refuse_foreign_option(scenario, key)
         if key in CONSTANTS and scenario.statistics.model == "recorded":
             raise ConfigError(
                 f'{key} has no effect with statistics.model = "recorded": set statistics.model = "constant", or leave '
                 "it out."
             )
+
+
+def _refuse_foreign_option(scenario: Scenario, key: str) -> None:
+    """Refuse an option of an entry that the settings do not name, such as `server.fedavgm.momentum` with fedadam."""
+    section, _, rest = key.partition(".")
+    part, dot, _ = rest.partition(".")
+    if section not in OPTION_OWNERS or not dot or part == "options":
+        return
+    chooser, registry = OPTION_OWNERS[section]
+    owners = [name for name, entry in registry.items() if getattr(entry, "section", "") == part]
+    chosen = getattr(getattr(scenario, section), chooser)
+    if owners and chosen not in owners:
+        raise ConfigError(
+            f'{key} has no effect with {section}.{chooser} = "{chosen}": set {section}.{chooser} = "{owners[0]}", or '
+            "leave it out."
+        )
 
 
 def _rename(tree: dict[str, Any]) -> None:

@@ -1,12 +1,11 @@
 """The sections of the settings, with meaning, unit, default and limits of every key.
 
 Every physical key carries its unit. Limits are wide enough for any sensible cell, and narrow enough that a wrong unit
-(MHz for Hz, dBm for W, ms for s) falls outside. The options of policies and server optimizers come from
-their own files.
+(MHz for Hz, dBm for W, ms for s) falls outside. The options of policies, server optimizers,
+aggregation rules and attacks come from their own files.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,14 +14,13 @@ from pydantic import Field, create_model, model_validator
 
 from qccf.control import bound
 from qccf.core.contracts import Constants
-from qccf.core.registry import Registry
 from qccf.core.steps import steps_per_epoch
 from qccf.devices.fleet import Fleet
-from qccf.learning.server.registry import SERVER_OPTIMIZERS
 from qccf.policies.registry import POLICIES
+from qccf.settings.aggregation import AggregationSection, AttackSection, PrivacySection, ServerSection
 from qccf.settings.devices import DeviceSection, DevicesSection, scenario_fleet
 from qccf.settings.radio import CellSection, RadioSection, linear_radio
-from qccf.settings.sections import Section, key, section_model
+from qccf.settings.sections import Section, key, option_sections
 from qccf.wireless.radio import Radio
 
 PAPERS_CODEC = "model"
@@ -230,29 +228,6 @@ class ExecutionSection(Section):
     checkpoint_every: int = key(1, "rounds between checkpoints", ge=1, le=1_000_000)
 
 
-def _option_sections(registry: Registry[Any]) -> Iterator[tuple[str, Any]]:
-    """One section per options dataclass of a registry's entries."""
-    for entry in registry.values():
-        section, options = getattr(entry, "section", ""), getattr(entry, "Options", None)
-        if section and options is not None:
-            model = section_model(f"{section.title().replace('_', '')}Section", options)
-            yield section, (model, model())
-
-
-class _ServerBase(Section):
-    optimizer: str = key("average", f"server optimizer: {', '.join(SERVER_OPTIMIZERS)}, or your own as module:Class")
-    options: dict[str, Any] = key({}, "options passed to a server optimizer of your own")
-
-
-ServerSection: Any = create_model(
-    "ServerSection",
-    __base__=_ServerBase,
-    __module__=__name__,
-    __doc__="How the server makes the next model from what arrived in a round.",
-    **dict(_option_sections(SERVER_OPTIMIZERS)),
-)
-
-
 class _Base(Section):
     federation: FederationSection = FederationSection()
     data: DataSection = DataSection()
@@ -267,6 +242,19 @@ class _Base(Section):
     statistics: StatisticsSection = StatisticsSection()
     evaluation: EvaluationSection = EvaluationSection()
     execution: ExecutionSection = ExecutionSection()
+    privacy: PrivacySection = PrivacySection()
+
+    @model_validator(mode="after")
+    def _attackers_exist(self) -> "_Base":
+        attack: Any = getattr(self, "attack")  # noqa: B009
+        count = self.federation.num_clients
+        if isinstance(attack.clients, list):
+            unknown = [client for client in attack.clients if not 0 <= client < count]
+            if unknown:
+                raise ValueError(f"attack.clients names client {unknown[0]}, but there are clients 0 to {count - 1}")
+        elif attack.kind != "none" and not 0 <= attack.clients <= count:
+            raise ValueError(f"attack.clients = {attack.clients}, but federation.num_clients = {count}: take fewer")
+        return self
 
     @model_validator(mode="after")
     def _everybody_has_a_position(self) -> "_Base":
@@ -368,6 +356,8 @@ if TYPE_CHECKING:
         principle: Any
         no_quantization: Any
         server: Any
+        aggregation: Any
+        attack: Any
 
 else:
     Scenario = create_model(
@@ -376,5 +366,7 @@ else:
         __module__=__name__,
         __doc__="Everything that defines a run: the sections above, and one section per policy that has options.",
         server=(ServerSection, ServerSection()),
-        **dict(_option_sections(POLICIES)),
+        aggregation=(AggregationSection, AggregationSection()),
+        attack=(AttackSection, AttackSection()),
+        **dict(option_sections(POLICIES)),
     )

@@ -22,6 +22,7 @@ from qccf.devices.power import rates_at_power_bps
 from qccf.learning.results import Flat
 from qccf.rounds import checkpoint, uplink
 from qccf.rounds.ledger import Ledger
+from qccf.rounds.privacy import check_privacy, client_privacy
 from qccf.rounds.round import OpenRound, RoundRules, ServerState, close_round, open_round, state_at
 from qccf.rounds.run import Run, finished_run
 from qccf.rounds.run_folder import CHECKPOINTS, begin_run, write_run
@@ -221,6 +222,8 @@ class QccfStrategy(Strategy):
             self._rounds_without_upload = 0 if uploads else self._rounds_without_upload + 1
         self._server = close_round(self._server, self._rules, self._opened, uploads, self.ledger, self._score)
         self._save()
+        for client in self.ledger.clipped():
+            log(WARNING, "the update of client %s in round %s was too long and is clipped.", client, server_round)
         row = self.ledger.last
         score = f", accuracy {row['test_accuracy']:.3f}" if np.isfinite(row["test_accuracy"]) else ""
         log(INFO, "%s arrived, %.4g J so far%s", row["arrived"], row["cumulative_energy_j"], score)
@@ -256,6 +259,7 @@ class QccfStrategy(Strategy):
         self._first_arrays = arrays
         counted = {"num_parameters": self._layout.num_parameters, "num_buffers": self._layout.num_buffers}
         self.scenario = self.scenario.replaced(learning=counted)
+        check_privacy(self.scenario)
         self._rules = build_rules(self.scenario, scenario_codec(self.scenario, self._layout.sizes))
         self.summary()
         if not self._resume():
@@ -333,10 +337,17 @@ class QccfStrategy(Strategy):
     def _instruction(
         self, act: Act, client: int, *, num_bits: int = 0, rate_bps: float = 0.0, power_w: float = 0.0
     ) -> Instruction:
-        codec = self.scenario.codec
         n = self._server.round_index if act == "train" else 0
+        codec = self.scenario.codec.name, self.scenario.codec.options
+        told = self._told_privacy(act, client)
         buffers = list(self._layout.buffers)
-        return Instruction(act, n, client, num_bits, codec.name, codec.options, self.seed, rate_bps, buffers, power_w)
+        return Instruction(act, n, client, num_bits, *codec, self.seed, rate_bps, buffers, power_w, told)
+
+    def _told_privacy(self, act: Act, client: int) -> dict[str, float]:
+        trains = act == "train"
+        size = self._server.statistics.dataset_sizes[client] if trains else self.scenario.data.dataset_size_mean
+        privacy = client_privacy(self.scenario, float(size))
+        return privacy.told() if privacy else {}
 
     def _message(self, instruction: Instruction, arrays: ArrayRecord, config: ConfigRecord) -> Message:
         content = RecordDict({ARRAYS: arrays, CONFIG: config, INSTRUCTION: instruction.record()})
