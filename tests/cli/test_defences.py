@@ -49,10 +49,9 @@ def test_a_clipped_attacker_is_named_and_recorded(tmp_path: Path, capsys) -> Non
 
 def test_a_sweep_over_rules_and_attackers(tmp_path: Path) -> None:
     settings = [*SETTINGS, "data.dataset=tiny", "attack.kind=noise", "federation.rounds=2"]
-    lines = [tomli_w.dumps({one.partition("=")[0]: _parsed(one)[1]}).strip() for one in settings]
+    grid = {"aggregation.rule": ["mean", "multi-krum"], "attack.clients": [1, 2]}
     file = tmp_path / "grid.toml"
-    grid = '[grid]\n"aggregation.rule" = ["mean", "multi-krum"]\n"attack.clients" = [1, 2]\n'
-    file.write_text("\n".join(['scenario = "femnist"', "[settings]", *lines, grid]))
+    file.write_text(tomli_w.dumps({"scenario": "femnist", "settings": dict(map(_parsed, settings)), "grid": grid}))
     assert main(["sweep", str(file), "--out", str(tmp_path / "out"), "--jobs", "1"]) == 0
     table = pd.read_parquet(tmp_path / "out" / "results.parquet")
     assert set(zip(table["aggregation.rule"], table["attack.clients"], strict=True)) == {
