@@ -12,6 +12,7 @@ from qccf.policies.registry import POLICIES
 from qccf.quantization.buffers import with_buffers
 from qccf.quantization.protocol import Codec
 from qccf.quantization.registry import build_codec
+from qccf.rounds.claims import ClaimRules
 from qccf.rounds.round import RoundRules
 from qccf.rounds.world import build_world
 from qccf.settings.schema import Scenario
@@ -54,7 +55,14 @@ def build_rules(scenario: Scenario, codec: Codec) -> RoundRules:
         scenario.federation.seed,
         scenario.codec.safety_margin,
         build_server_optimizer(scenario),
+        claim_rules(scenario),
     )
+
+
+def claim_rules(scenario: Scenario) -> ClaimRules:
+    """The limits of what clients report."""
+    section = scenario.claims
+    return ClaimRules(section.tolerance, section.most_times_median, tuple(section.dataset_sizes))
 
 
 def build_server_optimizer(scenario: Scenario) -> ServerOptimizer:

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from qccf.core.contracts import Certificate, Decision, FloatArray, Observation, Statistics, Targets
+from qccf.core.contracts import Certificate, Decision, FloatArray, IntArray, Observation, Statistics, Targets
 from qccf.core.errors import ConfigError
 from qccf.devices.cost import settle
 from qccf.learning.results import LocalStatistics
 from qccf.quantization.protocol import Forecast
 from qccf.rounds.ledger import Ledger
-from qccf.rounds.round import OpenRound, RoundRules, ServerState, close_round, open_round
+from qccf.rounds.round import OpenRound, RoundRules, ServerState, close_round, open_round, state_at
 from qccf.rounds.setup import build_rules, scenario_codec
 from qccf.rounds.uplink import Upload
 from qccf.service.answers import RefusedError
@@ -64,10 +64,11 @@ def decide_round(session: Session, body: RoundBody) -> tuple[Session, dict[str, 
     scenario, rules = _rules(json.dumps(session["scenario"]))
     rates_bps = _rates(body, scenario)
     statistics = _statistics(session, body, rules, scenario)
-    policy_state = session["policy_state"]
-    if policy_state is None:
-        policy_state = rules.policy.init(statistics)
-    state = ServerState(session["round"], None, policy_state, statistics)
+    if session["policy_state"] is None:
+        state = state_at(rules, statistics, None)
+        statistics = state.statistics
+    else:
+        state = ServerState(session["round"], None, session["policy_state"], statistics, doubts=_doubts(session))
     opened = open_round(state, rules, Observation(rates_bps, statistics))
     expected = settle(opened.decision, opened.observation, rules.constants)
     decision, certificate = opened.decision, opened.decision.certificate
@@ -86,7 +87,8 @@ def decide_round(session: Session, body: RoundBody) -> tuple[Session, dict[str, 
         "solver": None if certificate is None else certificate.solver,
     }
     kept = {"rates_bps": rates_bps.tolist(), "decision": _plain(decision), "to_train": opened.to_train.tolist()}
-    return session | {"statistics": _plain(statistics), "policy_state": policy_state, "opened": kept}, answer
+    new = {"statistics": _plain(statistics), "policy_state": state.policy_state, "doubts": state.doubts.tolist()}
+    return session | new | {"opened": kept}, answer
 
 
 def end_round(session: Session, body: OutcomeBody) -> tuple[Session, dict[str, Any]]:
@@ -104,7 +106,7 @@ def end_round(session: Session, body: OutcomeBody) -> tuple[Session, dict[str, A
         if report.client in uploads:
             raise ConfigError(f"client {report.client} is listed twice: give one upload for each client.")
         uploads[report.client] = _upload(report, statistics)
-    state = ServerState(session["round"], None, session["policy_state"], statistics)
+    state = ServerState(session["round"], None, session["policy_state"], statistics, doubts=_doubts(session))
     ledger = Ledger()
     after = close_round(state, rules, opened, uploads, ledger, lambda *_: (np.nan, np.nan))
     clients, row = ledger.tables()["clients"], ledger.last
@@ -121,6 +123,7 @@ def end_round(session: Session, body: OutcomeBody) -> tuple[Session, dict[str, A
         "state": after.policy_state,
     }
     new = {"round": after.round_index, "statistics": _plain(after.statistics), "policy_state": after.policy_state}
+    new |= {"doubts": after.doubts.tolist()}
     return session | new | {"opened": None, "energy_j": spent_j}, answer
 
 
@@ -128,6 +131,10 @@ def end_round(session: Session, body: OutcomeBody) -> tuple[Session, dict[str, A
 def _rules(scenario_json: str) -> tuple[Scenario, RoundRules]:
     scenario = scenario_from_dict(json.loads(scenario_json))
     return scenario, build_rules(scenario, scenario_codec(scenario))
+
+
+def _doubts(session: Session) -> IntArray:
+    return np.array(session.get("doubts", []), dtype=np.int64)
 
 
 def _require_round(session: Session, number: int | None) -> None:

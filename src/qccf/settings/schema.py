@@ -17,6 +17,7 @@ from qccf.core.registry import Registry
 from qccf.core.steps import steps_per_epoch
 from qccf.learning.server.registry import SERVER_OPTIMIZERS
 from qccf.policies.registry import POLICIES
+from qccf.settings.claims import ClaimsSection
 from qccf.settings.radio import CellSection, RadioSection, linear_radio
 from qccf.settings.sections import Section, key, section_model
 from qccf.wireless.radio import Radio
@@ -269,6 +270,7 @@ class _Base(Section):
     policy: PolicySection = PolicySection()
     codec: CodecSection = CodecSection()
     statistics: StatisticsSection = StatisticsSection()
+    claims: ClaimsSection = ClaimsSection()
     evaluation: EvaluationSection = EvaluationSection()
     execution: ExecutionSection = ExecutionSection()
 
@@ -278,6 +280,16 @@ class _Base(Section):
         if given not in (0, needed):
             raise ValueError(
                 f"cell.positions_m has {given} positions, but federation.num_clients = {needed}: give one for each "
+                "client, or none"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _every_size_is_announced(self) -> "_Base":
+        given, needed = len(self.claims.dataset_sizes), self.federation.num_clients
+        if given not in (0, needed):
+            raise ValueError(
+                f"claims.dataset_sizes has {given} sizes, but federation.num_clients = {needed}: give one for each "
                 "client, or none"
             )
         return self
