@@ -60,7 +60,7 @@ class Subject:
 
 SUBJECTS = (
     Subject("gradient_norm_sq", ("gradient_norms_sq",), first=20.0, later=100.0, least=1e-3),
-    Subject("gradient_variance", ("gradient_variances",), first=20.0, later=100.0),
+    Subject("gradient_variance", ("gradient_variances",), first=20.0, later=50.0),
     Subject("weight_range", ("weight_ranges",), first=10.0, later=10.0),
     Subject("error_scale", ("error_scales", "upload_errors"), first=20.0, later=100.0),
     Subject("upload_bits", ("upload_bits",), first=10.0, later=10.0),
@@ -268,7 +268,7 @@ def _reasons(
             reasons[client] = f"{said}, and at least {least:g} of the others' median {low[row][column]:.4g} is expected"
         elif ratios[row][column] > NEAR:
             evidence = _evident(name, values[client], examine(client))
-            if evidence is not None and evidence[0] > NEAR * evidence[1]:
+            if evidence is not None and evidence[0] > NEAR * max(1.0, rules.tolerance) * evidence[1]:
                 reasons[client] = f"{subject.name} = {evidence[0]:.4g}, and its upload shows {evidence[1]:.4g}"
     return reasons
 

@@ -165,12 +165,29 @@ def test_the_largest_statistics_that_are_let_through_do_no_harm() -> None:
     assert np.isfinite(strategy.weights).all()
 
 
-def test_a_client_that_cannot_be_measured_stops_the_run() -> None:
+def test_a_client_that_cannot_be_measured_starts_with_the_median_of_the_others(caplog) -> None:
+    """Client 2 fails in the probe. It takes part, and its first upload says what it has."""
     strategy, grid = federation(lambda client, reply: _zero_examples(reply) if client == 2 else reply)
-    with pytest.raises(FederationError, match="client 2 could not be measured: num-examples = 0"):
-        strategy.start(grid, first_arrays(), num_rounds=1, timeout=1)
+    whole, whole_grid = federation()
+    whole.start(whole_grid, first_arrays(), num_rounds=2, timeout=5)
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        strategy.start(grid, first_arrays(), num_rounds=2, timeout=5)
+    assert "client 2 could not be measured: num-examples = 0" in caplog.text
+    assert "clients 2 start with the median of the others" in caplog.text
+    tables, honest = strategy.ledger.tables(), whole.ledger.tables()
+    assert tables["clients"]["participated"].all()
+    first = tables["statistics"]["gradient_norm_sq"].reshape(2, 5)
+    assert first[0, 2] == np.median(first[0, [0, 1, 3, 4]])
+    assert tables["statistics"]["upload_errors"].reshape(2, 5, 32)[0, 2, 3] > 0.0
+    known = honest["statistics"]["gradient_norm_sq"].reshape(2, 5)
+    np.testing.assert_allclose(first[1], known[1], rtol=0.2)
+    assert first[1, 2] != first[0, 2], "its first upload has told"
+    assert tables["clients"]["dataset_size"].tolist() == [60] * 10
+
+
+def test_a_run_in_which_nobody_can_be_measured_ends() -> None:
     strategy, grid = federation(lambda _, reply: None if reply.metadata.group_id == "probe-1" else reply)
-    with pytest.raises(FederationError, match=r"clients \[0, 1, 2, 3, 4\] did not measure"):
+    with pytest.raises(FederationError, match="no client measured the initial model"):
         strategy.start(grid, first_arrays(), num_rounds=1, timeout=0.2)
 
 
