@@ -139,11 +139,13 @@ def _false_forecast(field: str, forecast: Forecast, false: Callable[[float], flo
 class Effect:
     """What liars change for the honest clients.
 
-    `participation` is the largest change of one honest client's rounds, as a share of all rounds; `bits` the change of
-    the honest clients' mean bits; `energy` the factor on their energy; `share` the liars' share of the aggregate.
+    `lost` is the largest share of rounds that one honest client loses, `gained` the sum of what they gain, in clients
+    that take part in every round; `bits` is the change of their mean bits, `energy` the factor on the energy of one of
+    their uploads, and `share` the liars' share of all data.
     """
 
-    participation: float
+    lost: float
+    gained: float
     bits: float
     energy: float
     share: float
@@ -160,11 +162,17 @@ def measured(case: Case) -> Effect:
         return np.asarray(tables[name].reshape(ROUNDS, count)[:, honest], dtype=float)
 
     before, after = of(honest_run, "participated"), of(false_run, "participated")
-    bits = [of(run, "num_bits").sum() / max(of(run, "participated").sum(), 1.0) for run in (honest_run, false_run)]
-    energy = [(of(run, "compute_energy_j") + of(run, "upload_energy_j")).sum() for run in (honest_run, false_run)]
+    change = after.mean(axis=0) - before.mean(axis=0)
+    uploads = [max(one.sum(), 1.0) for one in (before, after)]
+    spent = [of(run, "compute_energy_j") + of(run, "upload_energy_j") for run in (honest_run, false_run)]
+    bits, energy = (
+        [one.sum() / count for one, count in zip(pair, uploads, strict=True)]
+        for pair in ([of(run, "num_bits") for run in (honest_run, false_run)], spent)
+    )
     sizes = false_run["dataset_size"][:count]
     return Effect(
-        participation=float(np.abs(after.mean(axis=0) - before.mean(axis=0)).max()),
+        lost=float(np.maximum(-change, 0.0).max()),
+        gained=float(np.maximum(change, 0.0).sum()),
         bits=float(bits[1] - bits[0]),
         energy=float(energy[1] / energy[0]),
         share=float(sizes[list(liars)].sum() / sizes.sum()),
@@ -204,15 +212,20 @@ ENERGY = (0.75, 1.3)
 
 
 def harm(case: Case, effect: Effect) -> str:
-    """What goes beyond the liars' share, or nothing: participation by their share of the clients (one round at least),
-    a bit, and a quarter or so of the energy; the aggregate by what the limit of dataset sizes allows."""
+    """What goes beyond the liars' share, or nothing.
+
+    No honest client loses more rounds than the liars' share of all clients and one more. Together they gain at most the
+    places that the liars give up, where channels are few. An upload has as many bits, within one, and takes the same
+    energy, within a quarter or so. The aggregate belongs to liars no more than the limit of dataset sizes allows.
+    """
     count, _, liars = LIARS[case.liars]
     most_share = 1.2 * 4.0 * len(liars) / (4.0 * len(liars) + count - len(liars))
     found = {
         "not finite": not effect.finite,
-        f"participation by {effect.participation:.2f}": effect.participation > max(len(liars) / count, 1.0 / ROUNDS),
+        f"a client loses {effect.lost:.2f} of its rounds": effect.lost > len(liars) / count + 1.0 / ROUNDS,
+        f"honest clients gain {effect.gained:.2f} places": effect.gained > len(liars),
         f"bits by {effect.bits:+.2f}": abs(effect.bits) > MOST_BITS,
         f"energy by a factor of {effect.energy:.2f}": not ENERGY[0] <= effect.energy <= ENERGY[1],
-        f"share of the aggregate {effect.share:.2f}": effect.share > most_share,
+        f"share of the data {effect.share:.2f}": effect.share > most_share,
     }
     return ", ".join(text for text, beyond in found.items() if beyond)

@@ -32,6 +32,10 @@ class Roster:
         self._next_hello_s: dict[int, float] = {}
         """Node to the time of its next "hello", infinite while the last one is not answered or was answered well."""
 
+        self._stated: dict[int, int] = {}
+        """Node to the client number that it stated last."""
+        self._silent: set[int] = set()
+        """Nodes that did not do their last work. Another node that states the same number is preferred to them."""
         self._refused: dict[int, str] = {}
         """Node to the reason for which it gets no work; each is logged once."""
 
@@ -83,7 +87,13 @@ class Roster:
         """Give these clients no work until their nodes answer "hello" again, because they did not answer."""
         for client in clients:
             if client in self.nodes:
-                self._next_hello_s.pop(self.nodes.pop(client), None)
+                node = self.nodes.pop(client)
+                self._silent.add(node)
+                self._next_hello_s.pop(node, None)
+
+    def record_work(self, client: int) -> None:
+        """Take note that the node of a client has done its work."""
+        self._silent.discard(self.nodes.get(client, -1))
 
     def close(self) -> None:
         """Stop polling; discard later replies."""
@@ -97,7 +107,12 @@ class Roster:
         if node not in online:
             return
         try:
-            client = read_hello(reply.message, self.num_clients)
+            client = self._stated[node] = read_hello(reply.message, self.num_clients)
+            rivals = [one for one in online - self._silent - {node} if self._stated.get(one) == client]
+            if node in self._silent and rivals:
+                raise ReplyError(
+                    f"it did not do its work as client {client}, and node {rivals[0]} has the same number."
+                )
             if self.nodes.get(client, node) != node:
                 raise ReplyError(
                     f"it states client number {client}, which node {self.nodes[client]} has. It gets the number if "

@@ -224,6 +224,7 @@ class QccfStrategy(Strategy):
                 self._record_rate(instruction.client, reply, upload)
             if instruction is not None and not reply.has_error():
                 responsive.add(instruction.client)
+                self.roster.record_work(instruction.client)
         missing = [instruction.client for _, instruction in self._sent if instruction.client not in uploads]
         for client in missing:
             log(WARNING, "client %s sent no usable upload in round %s and counts as missed.", client, server_round)
