@@ -67,6 +67,10 @@ SUBJECTS = (
 )
 
 
+EXAMINED = ("weight_ranges", "error_scales", "upload_bits")
+"""Fields that an upload itself shows."""
+
+
 class Evidence(NamedTuple):
     """What the server measured itself on an upload, None where it cannot: the statistic of the same name."""
 
@@ -223,7 +227,7 @@ def _refused(
     for subject in SUBJECTS:
         reasons: dict[int, str] = {}
         for name in _of(subject, claimed):
-            reasons |= _reasons(subject, name, claimed, known, reports, rules, examined)
+            reasons = _reasons(subject, name, claimed, known, reports, rules, examined) | reasons
         instead = "the median of the others" if known is None else "its last trusted value"
         for client, reason in reasons.items():
             text = f"client {client} reported {reason}: {instead} is used."
@@ -261,12 +265,12 @@ def _reasons(
     for row, client in enumerate(map(int, rows)):
         column = int(ratios[row].argmax())
         value, reference = values[client][column], high[row][column]
-        said = f"{_label(subject.name, values, column)} = {value:.4g}"
+        said = f"{subject.name if values.shape[1] == 1 else f'{name} (q = {column + 1})'} = {value:.4g}"
         if ratios[row][column] > most:
             reasons[client] = f"{said}, and the limit is {most * reference:.4g} ({most:g} times the others' median)"
         elif below[row]:
             reasons[client] = f"{said}, and at least {least:g} of the others' median {low[row][column]:.4g} is expected"
-        elif ratios[row][column] > NEAR:
+        elif name in EXAMINED and ratios[row][column] > NEAR:
             evidence = _evident(name, values[client], examine(client))
             if evidence is not None and evidence[0] > NEAR * max(1.0, rules.tolerance) * evidence[1]:
                 reasons[client] = f"{subject.name} = {evidence[0]:.4g}, and its upload shows {evidence[1]:.4g}"
@@ -312,10 +316,6 @@ def _evident(name: str, claim: FloatArray, evidence: Evidence) -> tuple[float, f
     if name == "upload_bits" and evidence.size_bits is not None and evidence.num_bits:
         return float(claim[evidence.num_bits - 1]), evidence.size_bits
     return None
-
-
-def _label(name: str, values: FloatArray, column: int) -> str:
-    return name if values.shape[1] == 1 else f"{name} for {column + 1} bits"
 
 
 def _columns(statistics: Statistics) -> Columns:
