@@ -38,6 +38,8 @@ def save(folder: Path, state: ServerState, ledger: Ledger, fingerprint: str) -> 
         **{f"optimizer/{name}": array for name, array in state.optimizer_state.items()},
         **{f"{table}/{name}": column for table, columns in ledger.tables().items() for name, column in columns.items()},
     }
+    if state.batteries_j is not None:
+        arrays["batteries_j"] = state.batteries_j
     header = {
         "format": FORMAT,
         "fingerprint": fingerprint,
@@ -95,8 +97,15 @@ def load(path: Path, fingerprint: str) -> tuple[ServerState, Ledger]:
         statistics = Statistics(**tables.pop("known"))
         optimizer = tables.pop("optimizer")
         doubts = tables.pop("claims").get("doubts", np.zeros(statistics.num_clients, dtype=np.int64))
-        n = header["round_index"]
-        state = ServerState(n, arrays["weights"], header["policy_state"], statistics, optimizer, doubts)
+        state = ServerState(
+            header["round_index"],
+            arrays["weights"],
+            header["policy_state"],
+            statistics,
+            optimizer,
+            arrays.get("batteries_j"),
+            doubts,
+        )
         return state, Ledger.restored(tables)
     except Exception:
         raise _damaged(path) from None

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from qccf.core.contracts import Certificate, Decision, FloatArray, IntArray, Observation, Statistics, Targets
+from qccf.core.contracts import Certificate, Decision, FloatArray, Observation, Statistics, Targets
 from qccf.core.errors import ConfigError
 from qccf.devices.cost import settle
 from qccf.learning.results import LocalStatistics
@@ -68,7 +68,7 @@ def decide_round(session: Session, body: RoundBody) -> tuple[Session, dict[str, 
         state = state_at(rules, statistics, None)
         statistics = state.statistics
     else:
-        state = ServerState(session["round"], None, session["policy_state"], statistics, doubts=_doubts(session))
+        state = _state(session, statistics, rules)
     opened = open_round(state, rules, Observation(rates_bps, statistics))
     expected = settle(opened.decision, opened.observation, rules.constants)
     decision, certificate = opened.decision, opened.decision.certificate
@@ -86,7 +86,11 @@ def decide_round(session: Session, body: RoundBody) -> tuple[Session, dict[str, 
         "certified_gap": None if certificate is None else certificate.gap,
         "solver": None if certificate is None else certificate.solver,
     }
-    kept = {"rates_bps": rates_bps.tolist(), "decision": _plain(decision), "to_train": opened.to_train.tolist()}
+    kept = {
+        "rates_bps": opened.observation.rates_bps.tolist(),
+        "decision": _plain(decision),
+        "to_train": opened.to_train.tolist(),
+    }
     new = {"statistics": _plain(statistics), "policy_state": state.policy_state, "doubts": state.doubts.tolist()}
     return session | new | {"opened": kept}, answer
 
@@ -106,7 +110,7 @@ def end_round(session: Session, body: OutcomeBody) -> tuple[Session, dict[str, A
         if report.client in uploads:
             raise ConfigError(f"client {report.client} is listed twice: give one upload for each client.")
         uploads[report.client] = _upload(report, statistics)
-    state = ServerState(session["round"], None, session["policy_state"], statistics, doubts=_doubts(session))
+    state = _state(session, statistics, rules)
     ledger = Ledger()
     after = close_round(state, rules, opened, uploads, ledger, lambda *_: (np.nan, np.nan))
     clients, row = ledger.tables()["clients"], ledger.last
@@ -124,7 +128,16 @@ def end_round(session: Session, body: OutcomeBody) -> tuple[Session, dict[str, A
     }
     new = {"round": after.round_index, "statistics": _plain(after.statistics), "policy_state": after.policy_state}
     new |= {"doubts": after.doubts.tolist()}
+    if after.batteries_j is not None:  # infinity is no JSON
+        left_j = [value if np.isfinite(value) else None for value in after.batteries_j.tolist()]
+        new["batteries_j"] = answer["batteries_j"] = left_j
     return session | new | {"opened": None, "energy_j": spent_j}, answer
+
+
+def _batteries_j(session: Session, rules: RoundRules) -> FloatArray | None:
+    """What is left in the batteries; a client on mains has None."""
+    left_j = session.get("batteries_j")
+    return rules.batteries_j if left_j is None else np.array([np.inf if one is None else one for one in left_j])
 
 
 @lru_cache(maxsize=64)
@@ -133,8 +146,16 @@ def _rules(scenario_json: str) -> tuple[Scenario, RoundRules]:
     return scenario, build_rules(scenario, scenario_codec(scenario))
 
 
-def _doubts(session: Session) -> IntArray:
-    return np.array(session.get("doubts", []), dtype=np.int64)
+def _state(session: Session, statistics: Statistics, rules: RoundRules) -> ServerState:
+    """The state of a session after its first decision."""
+    return ServerState(
+        session["round"],
+        None,
+        session["policy_state"],
+        statistics,
+        batteries_j=_batteries_j(session, rules),
+        doubts=np.array(session.get("doubts", []), dtype=np.int64),
+    )
 
 
 def _require_round(session: Session, number: int | None) -> None:
