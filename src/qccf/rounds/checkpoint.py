@@ -33,6 +33,7 @@ def save(folder: Path, state: ServerState, ledger: Ledger, fingerprint: str) -> 
     known = {one.name: getattr(state.statistics, one.name) for one in fields(Statistics)}
     arrays: dict[str, NDArray[Any]] = {
         "weights": state.weights,
+        "claims/doubts": state.doubts,
         **{f"known/{name}": array for name, array in known.items() if array is not None},
         **{f"optimizer/{name}": array for name, array in state.optimizer_state.items()},
         **{f"rule/{name}": array for name, array in state.rule_state.items()},
@@ -82,13 +83,14 @@ def load(path: Path, fingerprint: str) -> tuple[ServerState, Ledger]:
     if owner != fingerprint:
         raise ForeignCheckpointError(f"{path.name} belongs to another config, policy or seed.")
     try:
-        names = ("rounds", "clients", "statistics", "known", "optimizer", "rule")
+        names = ("rounds", "clients", "statistics", "known", "optimizer", "rule", "claims")
         tables: dict[str, Columns] = {name: {} for name in names}
         for name, column in arrays.items():
             table, slash, key = name.partition("/")
             if slash:
                 tables[table][key] = column
         statistics = Statistics(**tables.pop("known"))
+        doubts = tables.pop("claims").get("doubts", np.zeros(statistics.num_clients, dtype=np.int64))
         state = ServerState(
             header["round_index"],
             arrays["weights"],
@@ -97,6 +99,7 @@ def load(path: Path, fingerprint: str) -> tuple[ServerState, Ledger]:
             optimizer_state=tables.pop("optimizer"),
             rule_state=tables.pop("rule"),
             batteries_j=arrays.get("batteries_j"),
+            doubts=doubts,
         )
         return state, Ledger.restored(tables)
     except Exception:

@@ -18,6 +18,7 @@ from qccf.quantization.buffers import with_buffers
 from qccf.quantization.protocol import Codec
 from qccf.quantization.registry import build_codec
 from qccf.rounds.aggregation import Aggregator
+from qccf.rounds.claims import ClaimRules
 from qccf.rounds.privacy import check_privacy
 from qccf.rounds.round import RoundRules
 from qccf.rounds.world import build_world
@@ -62,7 +63,14 @@ def build_rules(scenario: Scenario, codec: Codec) -> RoundRules:
         scenario.codec.safety_margin,
         Aggregator(build_aggregation_rule(scenario), build_server_optimizer(scenario)),
         *_fleet(scenario),
+        claim_rules(scenario),
     )
+
+
+def claim_rules(scenario: Scenario) -> ClaimRules:
+    """The limits of what clients report."""
+    section = scenario.claims
+    return ClaimRules(section.tolerance, section.most_times_median, tuple(section.dataset_sizes))
 
 
 def _fleet(scenario: Scenario) -> tuple[FloatArray | None, tuple[str, ...]]:

@@ -18,6 +18,7 @@ from qccf.core.steps import steps_per_epoch
 from qccf.devices.fleet import Fleet
 from qccf.policies.registry import POLICIES
 from qccf.settings.aggregation import AggregationSection, AttackSection, PrivacySection, ServerSection
+from qccf.settings.claims import ClaimsSection
 from qccf.settings.devices import DeviceSection, DevicesSection, scenario_fleet
 from qccf.settings.radio import CellSection, RadioSection, linear_radio
 from qccf.settings.sections import Section, key, option_sections
@@ -240,6 +241,7 @@ class _Base(Section):
     policy: PolicySection = PolicySection()
     codec: CodecSection = CodecSection()
     statistics: StatisticsSection = StatisticsSection()
+    claims: ClaimsSection = ClaimsSection()
     evaluation: EvaluationSection = EvaluationSection()
     execution: ExecutionSection = ExecutionSection()
     privacy: PrivacySection = PrivacySection()
@@ -262,6 +264,16 @@ class _Base(Section):
         if given not in (0, needed):
             raise ValueError(
                 f"cell.positions_m has {given} positions, but federation.num_clients = {needed}: give one for each "
+                "client, or none"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _every_size_is_announced(self) -> "_Base":
+        given, needed = len(self.claims.dataset_sizes), self.federation.num_clients
+        if given not in (0, needed):
+            raise ValueError(
+                f"claims.dataset_sizes has {given} sizes, but federation.num_clients = {needed}: give one for each "
                 "client, or none"
             )
         return self
