@@ -18,13 +18,15 @@ from qccf.core.steps import steps_per_epoch
 from qccf.learning.server.registry import SERVER_OPTIMIZERS
 from qccf.policies.registry import POLICIES
 from qccf.settings.radio import CellSection, RadioSection, linear_radio
-from qccf.settings.sections import Section, key, section_model
+from qccf.settings.sections import Section, file_key, key, section_model
 from qccf.wireless.radio import Radio
 
 MAX_DEADLINE_S = 86_400.0
 PAPERS_CODEC = "model"
 RECORDINGS = ("femnist", "cifar10", "quick", "iot")
 """Recordings of real training that come with the package."""
+BUNDLED_TRACES = ("growing-weights",)
+"""Traces of statistics that come with the package."""
 DEFAULT_CODEC = "update+entropy"
 """It uses the least energy at the same accuracy; see `docs/results.md`."""
 
@@ -197,9 +199,10 @@ class StatisticsSection(Section):
     gradient_variance: float = key(1.0, "variance of mini-batch gradients, σ²", ge=0, le=1e12)
     weight_range: float = key(0.4, "largest absolute weight, θ_max", gt=0, le=1e6)
     loss: float = key(1.0, "local loss", ge=0, le=1e6)
-    trace: str = key(
+    trace: str = file_key(
         "",
         "CSV file or bundled trace; with `recorded`: femnist, cifar10, quick or iot, empty for the one of the model",
+        names=(*RECORDINGS, *BUNDLED_TRACES),
     )
 
     @model_validator(mode="after")
