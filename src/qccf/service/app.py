@@ -17,7 +17,7 @@ from qccf.service.events import EventResponse
 from qccf.service.guard import Guard
 from qccf.service.pages import PAGES, load_files
 from qccf.service.reading import read_content, unless_gone
-from qccf.service.requests import OutcomeBody, PlanBody, RoundBody, ScenarioBody
+from qccf.service.requests import FileBody, OutcomeBody, PlanBody, RoundBody, ScenarioBody
 from qccf.service.schemas import body, problem_schema, responses
 from qccf.service.service import Service
 from qccf.service.setup import Setup
@@ -193,10 +193,10 @@ def _add_plans(app: FastAPI, service: Any) -> None:
         content = await read_content(request, service().limits)
         return response(await unless_gone(request, service().quick("cell", content)))
 
-    @app.post("/v1/settings", tags=["plan"], openapi_extra=body(ScenarioBody),
+    @app.post("/v1/settings", tags=["plan"], openapi_extra=body(FileBody),
               responses=responses(200, "the settings as TOML", "application/toml"))  # fmt: skip
     async def settings(request: Request) -> Response:
-        """A scenario as a file for `qccf plan` and `qccf run`."""
+        """A scenario as a file for `qccf plan` and `qccf run`. Its first line is the command that makes the plan."""
         content = await read_content(request, service().limits)
         return response(await unless_gone(request, service().quick("settings_file", content)))
 

@@ -65,6 +65,14 @@ class PlanBody(ScenarioBody):
     seeds: int = Field(4, ge=1, le=MOST_SEEDS)
 
 
+class FileBody(ScenarioBody):
+    """A scenario, and the plan that is to be made with it."""
+
+    policies: list[str] | None = Field(None, min_length=1, max_length=MOST_NAMES)
+    codecs: list[str] | None = Field(None, min_length=1, max_length=MOST_NAMES)
+    seeds: int | None = Field(None, ge=1, le=MOST_SEEDS)
+
+
 class RoundBody(_Body):
     """What is known at the start of a round; from the second round on only what is new, apart from the rates."""
 
