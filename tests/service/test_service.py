@@ -287,6 +287,7 @@ def test_pages_are_whole_and_come_from_here(client: httpx.Client) -> None:
         page = client.get(path)
         assert page.status_code == 200
         assert "script-src 'self'" in page.headers["content-security-policy"]
+        assert client.head(path).status_code == 200
         assert "http" not in page.text.replace("http-equiv", "")
         for asset in re.findall(r'(?:src|href)="(/assets/[\w.]+)"', page.text):
             assert client.get(asset).status_code == 200

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import create_model, model_validator
 
 from qccf.core.units import dbm_to_w
-from qccf.settings.sections import Section, key, option_values, section_model
+from qccf.settings.sections import Section, file_key, key, option_values, section_model
 from qccf.wireless.cell import Walk
 from qccf.wireless.neighbours import Neighbours
 from qccf.wireless.path_loss.registry import PATH_LOSSES
@@ -117,10 +117,10 @@ class _RadioKeys(Section):
     )
     estimate_age: int = key(0, "age of these gains in rounds", ge=0, le=100)
     backoff_db: float = key(0.0, "what the server takes off the gains that it decides with", ge=0, le=60)
-    trace: str = key("", "file or folder with the rates or gains of all rounds, instead of the models above")
+    trace: str = file_key("", "file or folder with the rates or gains of all rounds, instead of the models above")
     trace_form: str = key("table", "form of the trace: table, ucc-5g, ray-traced, or your own as module:function")
     trace_end: TraceEnd = key("wrap", "after the last round of the trace: begin again, or refuse a longer run")
-    trace_digest: str = key(
+    trace_digest: str = file_key(
         "", "SHA-256 of the trace; filled in when the settings are loaded, and checked", max_length=64
     )
 

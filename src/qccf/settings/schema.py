@@ -21,12 +21,14 @@ from qccf.settings.aggregation import AggregationSection, AttackSection, Privacy
 from qccf.settings.claims import ClaimsSection
 from qccf.settings.devices import DeviceSection, DevicesSection, scenario_fleet
 from qccf.settings.radio import CellSection, RadioSection, linear_radio
-from qccf.settings.sections import Section, key, option_sections
+from qccf.settings.sections import Section, file_key, key, option_sections
 from qccf.wireless.radio import Radio
 
 PAPERS_CODEC = "model"
 RECORDINGS = ("femnist", "cifar10", "quick", "iot")
 """Recordings of real training that come with the package."""
+BUNDLED_TRACES = ("growing-weights",)
+"""Traces of statistics that come with the package."""
 DEFAULT_CODEC = "update+entropy"
 """It uses the least energy at the same accuracy; see `docs/results.md`."""
 
@@ -191,9 +193,10 @@ class StatisticsSection(Section):
     gradient_variance: float = key(1.0, "variance of mini-batch gradients, σ²", ge=0, le=1e12)
     weight_range: float = key(0.4, "largest absolute weight, θ_max", gt=0, le=1e6)
     loss: float = key(1.0, "local loss", ge=0, le=1e6)
-    trace: str = key(
+    trace: str = file_key(
         "",
         "CSV file or bundled trace; with `recorded`: femnist, cifar10, quick or iot, empty for the one of the model",
+        names=(*RECORDINGS, *BUNDLED_TRACES),
     )
 
     @model_validator(mode="after")
