@@ -4,6 +4,7 @@ import pytest
 
 from qccf.cli import choices
 from qccf.cli.main import COMMANDS, main, parser
+from qccf.devices.meters.registry import METERS
 from qccf.learning.datasets import DATASETS
 from qccf.learning.server.registry import SERVER_OPTIMIZERS
 from qccf.policies.registry import POLICIES
@@ -76,6 +77,7 @@ def test_what_can_be_chosen_is_what_the_registries_hold() -> None:
     assert list(choices.CODECS) == list(CODECS)
     assert list(choices.DATASETS) == list(DATASETS)
     assert list(choices.SERVER_OPTIMIZERS) == list(SERVER_OPTIMIZERS)
+    assert list(choices.METERS) == list(METERS)
     assert tuple(choices.PRESETS) == PRESETS
 
 

@@ -50,3 +50,8 @@ DATASETS = {
     "fashion-mnist": "grey images of clothing, 10 classes",
     "cifar10": "colour photographs, 10 classes",
 }
+
+METERS = {
+    "powercap": "the processor's own counters (RAPL); reading them usually needs root",
+    "battery": "a battery while it discharges: the power of the whole machine",
+}

@@ -24,18 +24,22 @@ FEWEST_STEPS = 3
 MOST_FREQUENCIES = 8
 PAUSE_S = 0.05
 """Between two readings of the meter while the machine rests."""
+LEAST_BUSY = 0.9
+"""Work that has less than this share of one core was held up by other programs."""
 TOLERANCE = 0.05
 """A CPU that runs at another frequency than the one set by more than this share is reported."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """The work at one frequency. `power_w` is what it adds to the machine at rest; None without a meter."""
+    """The work at one frequency. `power_w` is what it adds to the machine at rest; None without a meter. `busy_cores`
+    is the mean number of cores at work."""
 
     frequency_hz: float
     seconds_per_sample: float
     power_w: float | None
     samples: int
+    busy_cores: float
 
     @property
     def cycles_per_sample(self) -> float:
@@ -62,6 +66,7 @@ class Machine:
     stated_hz: float | None = None
     """The frequency where the machine lists none."""
     clock: Callable[[], float] = time.perf_counter
+    cpu_clock: Callable[[], float] = time.process_time
     sleep: Callable[[float], None] = time.sleep
     notes: list[str] = field(default_factory=list)
 
@@ -157,16 +162,17 @@ def _idle_power_w(machine: Machine, seconds: float, show: Progress) -> float | N
 def _trial(shared: _Trials, step_hz: float | None) -> Trial:
     """The work at the frequency that is set now; `step_hz` is None where none was set."""
     machine, seconds = shared.machine, shared.seconds
-    seen_hz = [machine.frequency_hz()]
-    label = f"training at {seen_hz[0] / 1e6:.0f} MHz"
+    seen_hz: list[float] = []
+    label = f"training at {(step_hz or machine.frequency_hz()) / 1e6:.0f} MHz"
 
     def between(done_s: float) -> None:
         seen_hz.append(machine.frequency_hz())
         machine.joules()
         shared.show(label, min(done_s, seconds), seconds)
 
-    start_j = machine.joules()
+    start_j, start_cpu_s = machine.joules(), machine.cpu_clock()
     samples, spent_s = _repeat(shared.work, machine, seconds, between)
+    busy_cores = (machine.cpu_clock() - start_cpu_s) / spent_s
     end_j = machine.joules()
     frequency_hz = sum(seen_hz) / len(seen_hz)
     if step_hz is not None and abs(frequency_hz - step_hz) > TOLERANCE * step_hz:
@@ -174,10 +180,15 @@ def _trial(shared: _Trials, step_hz: float | None) -> Trial:
             f"the CPU ran at {frequency_hz / 1e6:.0f} MHz although {step_hz / 1e6:.0f} MHz was set; it may have been "
             "too hot, or the driver adapts the frequency itself."
         )
+    if busy_cores < LEAST_BUSY:
+        machine.notes.append(
+            f"the work had only {busy_cores:.0%} of one core at {frequency_hz / 1e6:.0f} MHz, so it seems slower than "
+            "this machine is: stop other programs and measure again."
+        )
     power_w = None
     if start_j is not None and end_j is not None and shared.idle_w is not None:
         power_w = _added_power_w(machine, end_j - start_j, spent_s, shared.idle_w)
-    return Trial(frequency_hz, spent_s / samples, power_w, samples)
+    return Trial(frequency_hz, spent_s / samples, power_w, samples, busy_cores)
 
 
 def _repeat(work: Work, machine: Machine, seconds: float, between: Callable[[float], None]) -> tuple[int, float]:
