@@ -80,10 +80,10 @@ class ScaleFreeForm:
         clients = np.flatnonzero(turns.channels >= 0)
         if len(clients) == 0:
             return self._nobody(state, statistics, turns, tolerated)
-        part = observation.of(clients)
-        errors = costs.expected_errors(part.statistics, self.constants)
-        least_errors, channels = self._least_errors(part, errors)
-        price, problem = self._priced(state, part, channels, errors, least_errors, tolerated)
+        part, constants = observation.of(clients), self.constants.of(clients)
+        errors = costs.expected_errors(part.statistics, constants)
+        least_errors, channels = _least_errors(part, constants, errors)
+        price, problem = self._priced(state, part, constants, channels, errors, least_errors, tolerated)
         solved = serve(problem)
 
         def spread(values: Any, absent: float) -> Any:
@@ -151,20 +151,11 @@ class ScaleFreeForm:
         budgets = np.maximum(self.slack * errors[rows, most_bits - 1], max(participants, 1.0) * tolerated)
         return np.asarray(1 + (errors <= budgets[:, None]).argmax(axis=1), dtype=np.int64)
 
-    def _least_errors(self, part: Observation, errors: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Each client's error and channel where the aggregate errs least: all bits, on the best channels for that."""
-        rows = np.arange(len(errors))
-        at_most = errors[rows[:, None], most_bits_in_time(part, self.constants) - 1]
-        usable = usable_pairs(part, self.constants)
-        weights_sq = np.square(part.statistics.dataset_sizes / part.statistics.dataset_sizes.sum())
-        matched = match_everyone(np.where(usable, weights_sq[:, None] * at_most, np.inf))
-        assert matched is not None, "these clients were matched before"
-        return at_most[rows, matched[1]], matched[1]
-
     def _priced(
         self,
         state: PolicyState,
         part: Observation,
+        constants: Constants,
         channels: IntArray,
         errors: FloatArray,
         least_errors: FloatArray,
@@ -179,7 +170,7 @@ class ScaleFreeForm:
         rows, sizes = np.arange(len(channels)), part.statistics.dataset_sizes
         squares = np.square(sizes / sizes.sum())
         budget = max(self.slack * float(squares @ least_errors), tolerated)
-        free = ScaleFreeProblem(part, self.constants, energy_price=1.0, error_price=0.0)
+        free = ScaleFreeProblem(part, constants, energy_price=1.0, error_price=0.0)
         spent_j = free.energy_costs(LEVELS, rows[:, None], channels[:, None])
         reference_j = float(spent_j[:, 0].mean())
         if budget <= 0.0:  # an exact upload is possible, and nothing else is tolerated
@@ -208,6 +199,17 @@ class ScaleFreeForm:
             certificate=Certificate(0.0, 0.0, "nobody can upload", 0.0),
             targets=Targets(zeros, zeros, self.slack, tolerated, turns.owed, price),
         )
+
+
+def _least_errors(part: Observation, constants: Constants, errors: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Each client's error and channel where the aggregate errs least: all bits, on the best channels for that."""
+    rows = np.arange(len(errors))
+    at_most = errors[rows[:, None], most_bits_in_time(part, constants) - 1]
+    usable = usable_pairs(part, constants)
+    weights_sq = np.square(part.statistics.dataset_sizes / part.statistics.dataset_sizes.sum())
+    matched = match_everyone(np.where(usable, weights_sq[:, None] * at_most, np.inf))
+    assert matched is not None, "these clients were matched before"
+    return at_most[rows, matched[1]], matched[1]
 
 
 def error_and_budget(targets: Targets, arrived: BoolArray, dataset_sizes: FloatArray) -> tuple[float, float]:

@@ -234,7 +234,9 @@ def run_summary(
         "upload_energy_j": float(rounds["upload_energy_j"].sum()),
         **{name: float(rounds[name].sum()) for name in CHARGES if rounds[name].any()},
         "charged": scenario.accounts.charged,
-        "floor_j": floor_j(np.asarray(clients["dataset_size"][on], dtype=float), scenario.constants()),
+        "floor_j": floor_j(
+            np.asarray(clients["dataset_size"][on], dtype=float), scenario.constants().of(clients["client"][on])
+        ),
         "mean_bits": float(clients["num_bits"][on].mean()) if on.any() else None,
         "participation": float(on.mean()),
         "missed": float(clients["missed"].sum() / max(on.sum(), 1)),

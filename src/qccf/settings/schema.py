@@ -99,7 +99,7 @@ class AccountsSection(Section):
         optional = {
             "coding": self.coding_cycles_per_parameter,
             "receiving": self.receive_power_w,
-            "idle waiting": self.idle_power_w,
+            "resting": self.idle_power_w,
         }
         return ", ".join(["computing", "uploading", *(name for name, charge in optional.items() if charge > 0.0)])
 
