@@ -15,6 +15,7 @@ from qccf.control import bound
 from qccf.core.contracts import Constants
 from qccf.core.registry import Registry
 from qccf.core.steps import steps_per_epoch
+from qccf.devices.radio_power.protocol import with_radio_power
 from qccf.learning.server.registry import SERVER_OPTIMIZERS
 from qccf.policies.registry import POLICIES
 from qccf.settings.radio import CellSection, RadioSection, linear_radio
@@ -324,7 +325,7 @@ class _Base(Section):
     def constants(self) -> Constants:
         """The constants of the decision core; an ε1 that is "auto" is 0 until the policy has measured it."""
         paper: Any = getattr(self, "control").paper  # noqa: B009
-        return Constants(
+        constants = Constants(
             num_parameters=self.learning.num_parameters,
             deadline_s=self.device.deadline_s,
             cycles_per_sample=self.device.cycles_per_sample,
@@ -348,6 +349,7 @@ class _Base(Section):
             idle_power_w=self.accounts.idle_power_w,
             batch_size=self.learning.batch_size,
         )
+        return with_radio_power(constants, self.radio.radio_power(), rests=self.accounts.idle_power_w > 0.0)
 
     def _receive_energy_j(self) -> float:
         """Energy of receiving the global model as 32-bit floats."""
