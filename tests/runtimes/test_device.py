@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from qccf.core.errors import ConfigError
-from qccf.learning.models.flops import flops_per_sample
 from qccf.runtimes.device import measure_device, threads, training_step
 from qccf.settings.loading import load_scenario
 from tests.helpers.made_sysfs import add_package, write
@@ -20,33 +19,6 @@ def quiet(*_: object) -> None:
 @pytest.fixture
 def scenario():
     return load_scenario("quick", [*SETTINGS, "data.dataset=tiny"])
-
-
-def test_operations_are_counted_by_hand() -> None:
-    """A linear layer of 64 by 10: forward 2·640, and the gradient of the weights as many; inputs need no gradient."""
-    samples = torch.zeros((8, 8, 8), dtype=torch.uint8)
-    assert flops_per_sample("tests.helpers.tiny:Tiny", samples) == 2 * 2 * 640
-
-
-def test_layers_with_kernels_of_their_own_count_like_pytorchs() -> None:
-    """The FEMNIST network by hand: forward 2·(28²·32·25 + 14²·64·800 + 3136·62); backward twice that, without the
-    gradient of the images."""
-    first, others = 2 * 28**2 * 32 * 25, 2 * (14**2 * 64 * 800 + 3136 * 62)
-    assert flops_per_sample("femnist-cnn", torch.zeros((8, 28, 28), dtype=torch.uint8)) == 2 * first + 3 * others
-
-
-class Branch(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.ones(1))
-
-    def forward(self, images):
-        return images.flatten(1) * self.weight
-
-
-def test_a_model_without_counted_operations_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no operations that can be counted"):
-        flops_per_sample(f"{__name__}:Branch", torch.zeros((8, 8, 8), dtype=torch.uint8))
 
 
 def test_a_step_trains(scenario) -> None:

@@ -33,6 +33,7 @@ from qccf.core.contracts import (
     Targets,
 )
 from qccf.core.steps import usual_steps
+from qccf.devices.batteries import energy_factors
 from qccf.quantization import costs
 
 TOLERATED_NOISE = 3.0
@@ -67,6 +68,7 @@ class ScaleFreeForm:
     slack: float
     share: float
     energy_weight: float
+    battery_weight: float = 0.0
 
     def init(self, statistics: Statistics) -> PolicyState:
         return {"debts": [0.0] * statistics.num_clients}
@@ -76,7 +78,8 @@ class ScaleFreeForm:
         statistics = observation.statistics
         tolerated = self.tolerated_error(statistics)
         bits = self._usual_bits(observation, tolerated)
-        turns = whose_turn(observation, self.constants, bits, np.array(state["debts"]), self.share)
+        factors = energy_factors(observation.charges, self.battery_weight)
+        turns = whose_turn(observation, self.constants, bits, np.array(state["debts"]), self.share, factors)
         clients = np.flatnonzero(turns.channels >= 0)
         if len(clients) == 0:
             return self._nobody(state, statistics, turns, tolerated)

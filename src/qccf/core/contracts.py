@@ -105,6 +105,13 @@ class Constants:
                 changed[name] = values.reshape(values.shape[:own] + (1,) * (axes - own) + values.shape[own:])
         return replace(self, **changed)
 
+    def typical(self) -> "Constants":
+        """The constants of a client in the middle: the median of each, at any frequency between the limits."""
+        if not self.differ:
+            return self
+        medians = {n: None if n in STEPS else float(np.median(getattr(self, n))) for n in PER_CLIENT}
+        return replace(self, **medians)  # type: ignore[arg-type]
+
     def _has_clients(self, name: str) -> bool:
         return np.ndim(getattr(self, name)) > (name in STEPS)
 
@@ -156,10 +163,14 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the server knows when it decides: this round's rates [client, channel] and the last known statistics."""
+    """What the server knows when it decides: this round's rates [client, channel] and the last known statistics.
+
+    ``charges`` is the share of its first charge that each client's battery holds, 1 on mains; None if nobody has one.
+    """
 
     rates_bps: FloatArray
     statistics: Statistics
+    charges: FloatArray | None = None
 
     @property
     def num_clients(self) -> int:
@@ -171,7 +182,8 @@ class Observation:
 
     def of(self, clients: IntArray) -> "Observation":
         """The same round with only some clients, in this order."""
-        return Observation(self.rates_bps[clients], self.statistics.of(clients))
+        charges = None if self.charges is None else self.charges[clients]
+        return Observation(self.rates_bps[clients], self.statistics.of(clients), charges)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ def save(folder: Path, state: ServerState, ledger: Ledger, fingerprint: str) -> 
         **{f"optimizer/{name}": array for name, array in state.optimizer_state.items()},
         **{f"{table}/{name}": column for table, columns in ledger.tables().items() for name, column in columns.items()},
     }
+    if state.batteries_j is not None:
+        arrays["batteries_j"] = state.batteries_j
     header = {
         "format": FORMAT,
         "fingerprint": fingerprint,
@@ -86,7 +88,14 @@ def load(path: Path, fingerprint: str) -> tuple[ServerState, Ledger]:
                 tables[table][key] = column
         statistics = Statistics(**tables.pop("known"))
         optimizer = tables.pop("optimizer")
-        state = ServerState(header["round_index"], arrays["weights"], header["policy_state"], statistics, optimizer)
+        state = ServerState(
+            header["round_index"],
+            arrays["weights"],
+            header["policy_state"],
+            statistics,
+            optimizer,
+            arrays.get("batteries_j"),
+        )
         return state, Ledger.restored(tables)
     except Exception:
         raise _damaged(path) from None

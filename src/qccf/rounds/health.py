@@ -71,6 +71,7 @@ Kind = Literal[
     "never-scheduled",
     "left-behind",
     "never-able",
+    "empty-batteries",
     "error-budget",
     "diverging-participation-queue",
     "diverging-quantization-queue",
@@ -282,6 +283,23 @@ def _never_able(tables: _Tables) -> Iterable[Finding]:
             f"{_clients(unable, arrived.shape[1])} could upload in none of the {tables.num_rounds} rounds within "
             f"device.deadline_s = {tables.scenario.device.deadline_s:g}: raise it, radio.bandwidth_hz or "
             f"radio.gain_db, or lower {backoff}device.cycles_per_sample or cell.radius_m.",
+        )
+
+
+def _empty_batteries(tables: _Tables) -> Iterable[Finding]:
+    """Clients whose batteries ran out. Without batteries there is no such column."""
+    if "battery_j" not in tables.clients:
+        return
+    empty = np.asarray(tables.by_round("battery_j"), dtype=float) <= 0.0
+    out = np.flatnonzero(empty[-1])
+    if len(out):
+        first = int(empty.any(axis=1).argmax())
+        weight = tables.scenario.control.battery_weight if tables.scale_free else 0.0
+        spared = f"raise control.battery_weight = {weight:g} where channels are scarce, " if tables.scale_free else ""
+        yield Finding(
+            "empty-batteries",
+            f"{_clients(out, empty.shape[1])} ran out of battery, the first in round {first}, and took no part from "
+            f"then on: {spared}lower federation.rounds, learning.local_epochs or the samples per client, or recharge.",
         )
 
 
@@ -504,6 +522,7 @@ CHECKS: tuple[Callable[[_Tables], Iterable[Finding]], ...] = (
     _empty_rounds,
     _left_out,
     _never_able,
+    _empty_batteries,
     _error_budget,
     _queues,
     _bits,

@@ -3,6 +3,7 @@
 A third table holds what the server knew of each client at the start of each round, so that a plan can replay it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -74,10 +75,13 @@ class Ledger:
         constants: Constants,
         accuracy: float,
         loss: float,
+        device_names: Sequence[str] = (),
+        batteries_j: FloatArray | None = None,
     ) -> None:
         """Add one round. `observation` has the rates that the policy knew, `true_rates_bps` those of the round.
 
-        `sizes_bits` are the payloads that were sent, `policy_state` is the one before the round.
+        `sizes_bits` are the payloads that were sent, `policy_state` is the one before the round, `batteries_j` what is
+        left after it.
         """
         on = decision.participates
         spent_j = self._rounds[-1]["cumulative_energy_j"] if self._rounds else 0.0
@@ -110,6 +114,10 @@ class Ledger:
             }
         )
         columns = _client_columns(round_index, observation, decision, outcome, true_rates_bps, sizes_bits, constants)
+        if device_names:
+            columns["device"] = np.array(device_names)
+        if batteries_j is not None:
+            columns["battery_j"] = batteries_j
         self._clients.append(columns)
         self._statistics.append(_statistics_columns(round_index, observation.statistics))
 

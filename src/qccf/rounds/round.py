@@ -12,6 +12,7 @@ import numpy as np
 
 from qccf.core.contracts import BoolArray, Constants, Decision, FloatArray, Observation, Policy, PolicyState, Statistics
 from qccf.core.streams import stream
+from qccf.devices.batteries import charges, left_j, settled_within
 from qccf.devices.cost import settle
 from qccf.learning.results import Flat
 from qccf.learning.server.average import Average
@@ -35,6 +36,10 @@ class RoundRules:
     seed: int
     safety_margin: float
     optimizer: ServerOptimizer = field(default_factory=Average)
+    batteries_j: FloatArray | None = None
+    """What each client's battery holds before the first round, infinite on mains; None if nobody has one."""
+    device_names: tuple[str, ...] = ()
+    """Each client's profile, for the record; empty where all are the paper's device."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class ServerState:
     policy_state: PolicyState
     statistics: Statistics
     optimizer_state: OptimizerState = field(default_factory=dict)
+    batteries_j: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,8 @@ def state_at(rules: RoundRules, statistics: Statistics, weights: Flat | None) ->
     """The state before the first round, with the statistics that clients have measured."""
     policy_state = checked_state(rules.policy.init(statistics), rules.policy)
     made = {} if weights is None else rules.optimizer.init(rules.constants.num_parameters)
-    return ServerState(0, weights, policy_state, statistics, checked_arrays(made, rules.optimizer))
+    optimizer_state = checked_arrays(made, rules.optimizer)
+    return ServerState(0, weights, policy_state, statistics, optimizer_state, rules.batteries_j)
 
 
 def run_round(state: ServerState, rules: RoundRules, world: World, source: UploadSource, ledger: Ledger) -> ServerState:
@@ -102,11 +109,23 @@ def run_round(state: ServerState, rules: RoundRules, world: World, source: Uploa
 def open_round(
     state: ServerState, rules: RoundRules, observation: Observation, true_rates_bps: FloatArray | None = None
 ) -> OpenRound:
-    """Let the policy decide, and check the decision. Without true rates those of the observation are taken as true."""
+    """Let the policy decide, and check the decision. Without true rates those of the observation are taken as true.
+
+    A client whose battery is empty has no link.
+    """
+    if state.batteries_j is not None and rules.batteries_j is not None:
+        alive = (state.batteries_j > 0.0)[:, None]
+        left = charges(state.batteries_j, rules.batteries_j)
+        observation = replace(observation, rates_bps=np.where(alive, observation.rates_bps, 0.0), charges=left)
+        true_rates_bps = None if true_rates_bps is None else np.where(alive, true_rates_bps, 0.0)
     decision = rules.policy.decide(state.policy_state, observation, stream(rules.seed, "policy", state.round_index))
     decision = checked_decision(decision, observation, rules.constants, rules.policy)
     truth = observation if true_rates_bps is None else replace(observation, rates_bps=true_rates_bps)
-    expected = settle(decision, truth, rules.constants, failed=_without_link(decision, truth))
+    expected = settled_within(
+        state.batteries_j,
+        _without_link(decision, truth),
+        lambda failed: settle(decision, truth, rules.constants, failed=failed),
+    )
     to_train = expected.arrived if rules.codec.affine or decision.raw else decision.participates
     return OpenRound(observation, decision, to_train, truth)
 
@@ -128,7 +147,12 @@ def close_round(
     failed = opened.to_train.copy()
     failed[list(uploads)] = False
     failed |= _without_link(decision, truth)
-    settled = settle(decision, truth, rules.constants, sizes_bits=sizes_bits, failed=failed)
+    settled = settled_within(
+        state.batteries_j,
+        failed,
+        lambda lost: settle(decision, truth, rules.constants, sizes_bits=sizes_bits, failed=lost),
+    )
+    batteries_j = None if state.batteries_j is None else left_j(state.batteries_j, settled)
     arrived = {client: upload for client, upload in uploads.items() if settled.arrived[client]}
     weights, optimizer_state = state.weights, state.optimizer_state
     if weights is not None:
@@ -157,8 +181,10 @@ def close_round(
         constants=rules.constants,
         accuracy=accuracy,
         loss=loss,
+        device_names=rules.device_names,
+        batteries_j=batteries_j,
     )
-    return ServerState(state.round_index + 1, weights, policy_state, statistics, optimizer_state)
+    return ServerState(state.round_index + 1, weights, policy_state, statistics, optimizer_state, batteries_j)
 
 
 def _without_link(decision: Decision, truth: Observation) -> BoolArray:

@@ -234,6 +234,7 @@ def run_summary(
         "upload_energy_j": float(rounds["upload_energy_j"].sum()),
         **{name: float(rounds[name].sum()) for name in CHARGES if rounds[name].any()},
         "charged": scenario.accounts.charged,
+        **({} if scenario.devices.is_papers else {"devices": scenario.devices.described()}),
         "floor_j": floor_j(
             np.asarray(clients["dataset_size"][on], dtype=float), scenario.constants().of(clients["client"][on])
         ),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from qccf.core.contracts import Constants, Policy
+from qccf.core.contracts import Constants, FloatArray, Policy
 from qccf.core.errors import ConfigError
 from qccf.learning.server.protocol import ServerOptimizer
 from qccf.learning.server.registry import SERVER_OPTIMIZERS
@@ -54,7 +54,14 @@ def build_rules(scenario: Scenario, codec: Codec) -> RoundRules:
         scenario.federation.seed,
         scenario.codec.safety_margin,
         build_server_optimizer(scenario),
+        *_fleet(scenario),
     )
+
+
+def _fleet(scenario: Scenario) -> tuple[FloatArray | None, tuple[str, ...]]:
+    """The batteries and the names of the clients' devices."""
+    fleet = scenario.fleet()
+    return fleet.batteries_j, () if scenario.devices.is_papers else fleet.names
 
 
 def build_server_optimizer(scenario: Scenario) -> ServerOptimizer:

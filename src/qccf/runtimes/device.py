@@ -20,10 +20,10 @@ from qccf.devices.meters.registry import SYSTEM, first_meter, open_meter
 from qccf.devices.profile import Profile
 from qccf.learning.datasets import available_dataset, data_folder, load_dataset
 from qccf.learning.losses import build_loss
-from qccf.learning.models.flops import flops_per_sample
+from qccf.learning.models.flops import counted_flops
 from qccf.learning.models.registry import build_model
 from qccf.learning.optimizers import optimizer_maker
-from qccf.learning.training import FlatModel, batches
+from qccf.learning.training import FlatModel, batches, model_inputs
 from qccf.learning.transforms import build_transforms
 from qccf.settings.loading import Scenario
 
@@ -128,7 +128,8 @@ def training_step(scenario: Scenario, data_dir: Path | None = None) -> TrainingS
             optimizer.step()
         return len(part)
 
-    flops = flops_per_sample(learning.model, images, **learning.model_options)
+    shape = tuple(model_inputs(images[:1]).shape[1:])
+    flops = learning.flops_per_sample or counted_flops(learning.model, learning.model_options, shape)
     words = f"training {learning.model} on {dataset.name} in batches of {int(np.ceil(count / steps))}"
     return TrainingStep(work, flops, words)
 

@@ -16,7 +16,7 @@ from qccf.core.words import counted
 from qccf.rounds.sources import BUNDLED_TRACES
 from qccf.service.answers import RefusedError
 from qccf.service.setup import Setup
-from qccf.settings.loading import Scenario, load_scenario
+from qccf.settings.loading import Scenario, load_scenario, read_settings, with_settings
 from qccf.settings.problem import ERRORS, PER_CLIENT, RATES, parse_json
 
 MOST_SEEDS = 200
@@ -109,6 +109,7 @@ def read_body(kind: type[Body], content: bytes) -> Body:
 
 def requested_scenario(body: ScenarioBody, setup: Setup, names: list[str] | None = None) -> Scenario:
     """The scenario of a request, within the limits."""
+    _require_no_files(with_settings(read_settings(body.preset), body.settings))
     scenario = checked_scenario(load_scenario(body.preset, body.settings), setup)
     require_known_code(names or [], setup)
     return scenario
@@ -127,6 +128,24 @@ def checked_scenario(scenario: Scenario, setup: Setup) -> Scenario:
         raise ConfigError("learning.num_parameters = 0 is not accepted in a request: state the size of the model.")
     require_links(scenario.federation.num_clients, scenario.radio.num_channels, setup)
     return scenario
+
+
+def _require_no_files(tree: dict[str, Any]) -> None:
+    """Refuse settings that name files, before anything reads them."""
+    sections: dict[str, Any] = {name: tree.get(name) for name in ("radio", "devices")}
+    radio, devices = (one if isinstance(one, dict) else {} for one in sections.values())
+    mix = devices.get("mix")
+    profiles = [devices.get("profile"), *(mix if isinstance(mix, dict) else ())]
+    named = {
+        "radio.trace": radio.get("trace"),
+        "devices.table": devices.get("table"),
+        "devices.profile": next((one for one in profiles if str(one).endswith(".toml")), None),
+    }
+    for key, value in named.items():
+        if value:
+            raise ConfigError(
+                f"{key} = {str(value)[:80]!r} names a file, and files are not read for a request: use `qccf plan`."
+            )
 
 
 def require_known_code(texts: list[str], setup: Setup) -> None:

@@ -67,7 +67,7 @@ def decide_round(session: Session, body: RoundBody) -> tuple[Session, dict[str, 
     policy_state = session["policy_state"]
     if policy_state is None:
         policy_state = rules.policy.init(statistics)
-    state = ServerState(session["round"], None, policy_state, statistics)
+    state = ServerState(session["round"], None, policy_state, statistics, batteries_j=_batteries_j(session, rules))
     opened = open_round(state, rules, Observation(rates_bps, statistics))
     expected = settle(opened.decision, opened.observation, rules.constants)
     decision, certificate = opened.decision, opened.decision.certificate
@@ -85,7 +85,11 @@ def decide_round(session: Session, body: RoundBody) -> tuple[Session, dict[str, 
         "certified_gap": None if certificate is None else certificate.gap,
         "solver": None if certificate is None else certificate.solver,
     }
-    kept = {"rates_bps": rates_bps.tolist(), "decision": _plain(decision), "to_train": opened.to_train.tolist()}
+    kept = {
+        "rates_bps": opened.observation.rates_bps.tolist(),
+        "decision": _plain(decision),
+        "to_train": opened.to_train.tolist(),
+    }
     return session | {"statistics": _plain(statistics), "policy_state": policy_state, "opened": kept}, answer
 
 
@@ -104,7 +108,8 @@ def end_round(session: Session, body: OutcomeBody) -> tuple[Session, dict[str, A
         if report.client in uploads:
             raise ConfigError(f"client {report.client} is listed twice: give one upload for each client.")
         uploads[report.client] = _upload(report, statistics)
-    state = ServerState(session["round"], None, session["policy_state"], statistics)
+    batteries_j = _batteries_j(session, rules)
+    state = ServerState(session["round"], None, session["policy_state"], statistics, batteries_j=batteries_j)
     ledger = Ledger()
     after = close_round(state, rules, opened, uploads, ledger, lambda *_: (np.nan, np.nan))
     clients, row = ledger.tables()["clients"], ledger.last
@@ -121,7 +126,16 @@ def end_round(session: Session, body: OutcomeBody) -> tuple[Session, dict[str, A
         "state": after.policy_state,
     }
     new = {"round": after.round_index, "statistics": _plain(after.statistics), "policy_state": after.policy_state}
+    if after.batteries_j is not None:  # infinity is no JSON
+        left_j = [value if np.isfinite(value) else None for value in after.batteries_j.tolist()]
+        new["batteries_j"] = answer["batteries_j"] = left_j
     return session | new | {"opened": None, "energy_j": spent_j}, answer
+
+
+def _batteries_j(session: Session, rules: RoundRules) -> FloatArray | None:
+    """What is left in the batteries; a client on mains has None."""
+    left_j = session.get("batteries_j")
+    return rules.batteries_j if left_j is None else np.array([np.inf if one is None else one for one in left_j])
 
 
 @lru_cache(maxsize=64)

@@ -19,6 +19,8 @@ from pydantic import ValidationError
 from qccf.core.errors import ConfigError
 from qccf.core.registry import is_own, source_digest
 from qccf.core.suggest import closest, hint
+from qccf.devices.clients_table import read_clients
+from qccf.settings.devices import check_devices
 from qccf.settings.schema import Scenario
 from qccf.wireless.rates.registry import RATE_MODELS
 from qccf.wireless.traces.trace import trace_digest
@@ -49,13 +51,16 @@ RENAMED = {"cell.scenario": "cell.path_loss"} | {f"control.{key}": f"control.pap
 
 
 DEPENDENTS = {
-    "learning.model": ("num_parameters", "num_buffers", "model_options"),
+    "learning.model": ("num_parameters", "num_buffers", "model_options", "flops_per_sample"),
     "data.dataset": ("fallbacks", "options"),
     "statistics.model": ("trace",),
     "radio.resource_blocks": ("bandwidth_hz", "numerology"),
     "radio.numerology": ("bandwidth_hz",),
     "radio.rate": ("rate_options",),
     "radio.trace": ("trace_digest",),
+    "devices.profile": ("digest", "mix"),
+    "devices.mix": ("digest", "profile", "table"),
+    "devices.table": ("digest", "mix"),
 }
 """Keys whose values belong to the value of another key."""
 
@@ -69,7 +74,9 @@ PLUGINS = (
 """Settings that may name a user's own entry."""
 
 CONSTANTS = tuple(f"statistics.{key}" for key in ("gradient_norm_sq", "gradient_variance", "weight_range", "loss"))
-SCALE_FREE_KEYS = ("control.slack", "control.share", "control.energy_weight", "control.power")
+SCALE_FREE_KEYS = (
+    "control.slack", "control.share", "control.energy_weight", "control.power", "control.battery_weight",
+)  # fmt: skip
 
 
 def load_scenario(
@@ -89,14 +96,29 @@ def load_scenario(
         _rename(tree)
     changes = dict(overrides) if isinstance(overrides, Mapping) else dict(_parsed(override) for override in overrides)
     scenario = scenario_from_dict(with_settings(tree, changes))
+    if not renamed:
+        check_devices(scenario)  # but a finished run is shown without its files
     refuse_unused(scenario, changes)
     return scenario
+
+
+PAPERS_DEVICE = (
+    "device.cycles_per_sample", "device.flops_per_cycle", "device.energy_coefficient", "device.frequency_min_hz",
+    "device.frequency_max_hz", "device.battery_j", "radio.transmit_power_w", "radio.circuit_power_w",
+)  # fmt: skip
+"""Settings that are figures of the profile `paper`, and of no other."""
 
 
 def refuse_unused(scenario: Scenario, changes: Iterable[str]) -> None:
     """Refuse a change of a setting that belongs to another form, server optimizer or source of statistics."""
     form = scenario.control.form
+    devices = scenario.devices
     for key in changes:
+        if key in PAPERS_DEVICE and not devices.may_be_papers:
+            raise ConfigError(
+                f"{key} has no effect with {devices.described()}: it is a figure of the profile paper; write a profile "
+                "of your own or a table of clients."
+            )
         papers = key.startswith(("control.paper.", "control.genetic."))
         if (papers and form != "paper") or (form == "paper" and key in SCALE_FREE_KEYS):
             other = "paper" if papers else "scale-free"
@@ -144,9 +166,14 @@ def scenario_from_dict(tree: Mapping[str, Any]) -> Scenario:
         scenario = Scenario.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(_sentence(error)) from None
-    radio = scenario.radio
+    radio, devices = scenario.radio, scenario.devices
     if radio.trace and not radio.trace_digest:  # it is part of the run's identity: another file is another run
-        return scenario.replaced(radio={"trace_digest": trace_digest(radio.trace)})
+        scenario = scenario.replaced(radio={"trace_digest": trace_digest(radio.trace)})
+    if not devices.is_papers:
+        if devices.table and "num_clients" not in tree.get("federation", {}):
+            scenario = scenario.replaced(federation={"num_clients": len(read_clients(devices.table).rows)})
+        if not devices.digest:
+            scenario = scenario.replaced(devices={"digest": devices.files_digest()})
     return scenario
 
 
@@ -174,7 +201,7 @@ def _own_settings(source: str | Path) -> dict[str, Any]:
     return read_toml(Path(source), neither)
 
 
-FEDERATION = ("federation", "data", "cell", "radio", "device")
+FEDERATION = ("federation", "data", "cell", "radio", "device", "devices")
 """Sections that say what the federation is, and not how it learns or decides."""
 
 
@@ -264,10 +291,18 @@ def place_setting(tree: dict[str, Any], path: str, value: Any) -> None:
     node[last] = value
 
 
+BRANCHES = ("float", "int", "literal['auto']", "literal['device']", "constrained-float")
+"""What pydantic adds to the place of a mistake in a key that may be a word or a number."""
+
+WORDS = {"device.cycles_per_sample": "auto", "accounts.idle_power_w": "device"}
+"""Keys that may be a number or this word."""
+
+
 def _sentence(error: ValidationError) -> str:
     """The first mistake as one sentence with key, value, limit and remedy."""
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"] if part not in ("float", "int", "literal['auto']"))
+    errors = error.errors()
+    first = next((one for one in errors if one["type"] != "literal_error" and len(errors) > 1), errors[0])
+    key = ".".join(str(part) for part in first["loc"] if part not in BRANCHES)
     limits = first.get("ctx", {})
     value = first["input"]
     kind = first["type"]
@@ -296,6 +331,8 @@ def _sentence(error: ValidationError) -> str:
         found = closest(str(value), re.findall(r"'([^']*)'", limits["expected"]))
         likely = f" (did you mean {found!r}?)" if found else ""
         return f"{key} = {value!r} is not one of {limits['expected']}{likely}."
+    if key in WORDS and isinstance(value, str):
+        return f'{key} = {value!r} is neither "{WORDS[key]}" nor a number{_unit_hint(key)}.'
     wanted = {
         "float_type": "a number",
         "finite_number": "a finite number",

@@ -7,22 +7,25 @@ their own files.
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import create_model, model_validator
+import numpy as np
+from pydantic import Field, create_model, model_validator
 
 from qccf.control import bound
 from qccf.core.contracts import Constants
 from qccf.core.registry import Registry
 from qccf.core.steps import steps_per_epoch
+from qccf.devices.fleet import Fleet
 from qccf.devices.radio_power.protocol import with_radio_power
 from qccf.learning.server.registry import SERVER_OPTIMIZERS
 from qccf.policies.registry import POLICIES
+from qccf.settings.devices import DeviceSection, DevicesSection, scenario_fleet
 from qccf.settings.radio import CellSection, RadioSection, linear_radio
 from qccf.settings.sections import Section, key, section_model
 from qccf.wireless.radio import Radio
 
-MAX_DEADLINE_S = 86_400.0
 PAPERS_CODEC = "model"
 RECORDINGS = ("femnist", "cifar10", "quick", "iot")
 """Recordings of real training that come with the package."""
@@ -61,25 +64,6 @@ class DataSection(Section):
         return self
 
 
-class DeviceSection(Section):
-    """The clients' processors and the deadline of a round."""
-
-    deadline_s: float = key(0.02, "deadline for training and uploading, T_max", ge=1e-5, le=MAX_DEADLINE_S)
-    cycles_per_sample: float = key(1000.0, "CPU cycles per sample and epoch, γ", ge=1, le=1e12)
-    energy_coefficient: float = key(1e-26, "energy per cycle and squared frequency, α", ge=1e-32, le=1e-18)
-    frequency_min_hz: float = key(2e8, "lowest CPU frequency", ge=1e6, le=1e11)
-    frequency_max_hz: float = key(1e9, "highest CPU frequency", ge=1e6, le=1e11)
-
-    @model_validator(mode="after")
-    def _range(self) -> "DeviceSection":
-        if self.frequency_min_hz > self.frequency_max_hz:
-            raise ValueError(
-                f"frequency_min_hz = {self.frequency_min_hz:g} is above frequency_max_hz = {self.frequency_max_hz:g}: "
-                "swap them"
-            )
-        return self
-
-
 class AccountsSection(Section):
     """What is charged besides computing and uploading. All of it is 0, as in the paper, unless it is set.
 
@@ -92,7 +76,11 @@ class AccountsSection(Section):
     )
     receive_power_w: float = key(0.0, "power of a participant's receiver while the global model arrives", ge=0, le=100)
     receive_rate_bps: float = key(1e8, "rate of the broadcast of the global model, 32 bits per value", ge=1e3, le=1e12)
-    idle_power_w: float = key(0.0, "power of a participant that waits for the end of its round", ge=0, le=100)
+    idle_power_w: Literal["device"] | Annotated[float, Field(ge=0, le=100)] = key(
+        0.0,
+        'power of a participant at rest, charged for its whole round besides computing and sending; "device" is that '
+        "of its profile",
+    )
 
     @property
     def charged(self) -> str:
@@ -102,7 +90,7 @@ class AccountsSection(Section):
             "receiving": self.receive_power_w,
             "resting": self.idle_power_w,
         }
-        return ", ".join(["computing", "uploading", *(name for name, charge in optional.items() if charge > 0.0)])
+        return ", ".join(["computing", "uploading", *(name for name, charge in optional.items() if charge)])
 
 
 class LearningSection(Section):
@@ -115,6 +103,13 @@ class LearningSection(Section):
         "number of model parameters, Z, to plan without torch; 0 counts them in the model, and training always does",
         ge=0,
         le=10**12,
+    )
+    flops_per_sample: float = key(
+        0.0,
+        'floating-point operations of training on one sample where cycles_per_sample = "auto"; 0 counts them in the '
+        "model",
+        ge=0,
+        le=1e18,
     )
     num_buffers: int = key(
         0, "number of buffer values that are sent with the parameters; counted with them", ge=0, le=10**12
@@ -265,6 +260,7 @@ class _Base(Section):
     cell: CellSection = CellSection()
     radio: RadioSection = RadioSection()
     device: DeviceSection = DeviceSection()
+    devices: DevicesSection = DevicesSection()
     accounts: AccountsSection = AccountsSection()
     learning: LearningSection = LearningSection()
     policy: PolicySection = PolicySection()
@@ -322,17 +318,23 @@ class _Base(Section):
         control: Any = getattr(self, "control")  # noqa: B009
         return f"{'V' if control.form == 'paper' else 'energy weight'} {self.energy_weight:g}"
 
-    def constants(self) -> Constants:
-        """The constants of the decision core; an ε1 that is "auto" is 0 until the policy has measured it."""
+    def fleet(self, seed: int | None = None) -> Fleet:
+        """The clients' devices in the world of a seed, by default that of the settings."""
+        return scenario_fleet(self, self.federation.seed if seed is None else seed)  # type: ignore[arg-type]
+
+    def constants(self, seed: int | None = None) -> Constants:
+        """The constants of the decision core, with a number for each client where devices differ in this world.
+
+        An ε1 that is "auto" is 0 until the policy has measured it.
+        """
         paper: Any = getattr(self, "control").paper  # noqa: B009
+        devices = dict(self.fleet(seed).constants)
+        if self.accounts.idle_power_w != "device":
+            devices["idle_power_w"] = self.accounts.idle_power_w
         constants = Constants(
+            **devices,
             num_parameters=self.learning.num_parameters,
             deadline_s=self.device.deadline_s,
-            cycles_per_sample=self.device.cycles_per_sample,
-            energy_coefficient=self.device.energy_coefficient,
-            transmit_power_w=self.radio.transmit_power_w,
-            frequency_min_hz=self.device.frequency_min_hz,
-            frequency_max_hz=self.device.frequency_max_hz,
             local_updates=self.learning.steps(self.data.dataset_size_mean),
             local_epochs=self.learning.local_epochs,
             learning_rate=self.learning.learning_rate,
@@ -342,23 +344,24 @@ class _Base(Section):
             quantization_budget=paper.quantization_budget,
             num_buffers=self.learning.num_buffers,
             bandwidth_hz=self.radio.bandwidth_hz,
-            transmit_power_min_w=min(self.radio.transmit_power_min_w, self.radio.transmit_power_w),
-            circuit_power_w=self.radio.circuit_power_w,
+            transmit_power_min_w=np.minimum(self.radio.transmit_power_min_w, devices["transmit_power_w"]),
             coding_cycles=self.accounts.coding_cycles_per_parameter * self.learning.num_parameters,
             receive_energy_j=self._receive_energy_j(),
-            idle_power_w=self.accounts.idle_power_w,
             batch_size=self.learning.batch_size,
         )
-        return with_radio_power(constants, self.radio.radio_power(), rests=self.accounts.idle_power_w > 0.0)
+        rests = bool(np.any(np.asarray(constants.idle_power_w) > 0.0))
+        return with_radio_power(constants, self.radio.radio_power(), rests=rests)
 
     def _receive_energy_j(self) -> float:
         """Energy of receiving the global model as 32-bit floats."""
         values = self.learning.num_parameters + self.learning.num_buffers
         return self.accounts.receive_power_w * 32.0 * values / self.accounts.receive_rate_bps
 
-    def radio_link(self) -> Radio:
-        """The cell's radio in linear units."""
-        return linear_radio(self.cell, self.radio)
+    def radio_link(self, seed: int | None = None) -> Radio:
+        """The cell's radio in linear units, with the transmit powers of the clients' devices."""
+        return replace(
+            linear_radio(self.cell, self.radio), transmit_power_w=self.fleet(seed).constants["transmit_power_w"]
+        )
 
 
 if TYPE_CHECKING:
