@@ -50,6 +50,38 @@ def test_no_paths() -> None:
         read_body(ScenarioBody, b'{"preset": "../my.toml"}')
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"radio.trace": "/etc/passwd"},
+        {"devices.table": "/etc/passwd"},
+        {"devices.profile": "/etc/board.toml"},
+        {"devices.mix": {"paper": 0.5, "/etc/board.toml": 0.5}},
+        {"devices": {"table": "/etc/passwd"}},
+    ],
+)
+def test_no_files_of_radio_or_devices(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are refused before anything reads them."""
+    opened, original = [], Path.open
+
+    def recorded(path: Path, *arguments: Any, **options: Any) -> Any:
+        opened.append(str(path))
+        return original(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", recorded)
+    with pytest.raises(ConfigError, match="names a file, and files are not read for a request"):
+        requested_scenario(ScenarioBody(settings=settings), SETUP)
+    assert not [path for path in opened if path.startswith("/etc")]
+
+
+def test_devices_may_be_chosen_in_a_request() -> None:
+    chosen = {"devices.profile": "raspberry-pi-4", "device.deadline_s": 60.0}
+    assert requested_scenario(ScenarioBody(settings=chosen), SETUP).devices.profile == "raspberry-pi-4"
+    own = chosen | {"learning.model_options": {"wide": 2}}
+    with pytest.raises(ConfigError, match="flops_per_sample = 0 is not accepted"):
+        requested_scenario(ScenarioBody(settings=own), SETUP)
+
+
 def test_no_model_is_built_to_count_it() -> None:
     """Counting loads torch and the user's model."""
     with pytest.raises(ConfigError, match=r"learning.num_parameters = 0 is not accepted"):

@@ -279,3 +279,19 @@ def test_resting_can_be_charged_from_the_profile():
     (run,) = plan(scenario, ["qccf"], 1)
     spent_j = run.by_round("idle_energy_j")
     np.testing.assert_allclose(spent_j, 4.0 * run.round_columns["latency_s"][:, None] * run.by_round("participated"))
+
+
+def test_the_example_plans(monkeypatch):
+    """The table of `docs/devices.md`, from the folder in which its command runs."""
+    monkeypatch.chdir(Path(__file__).parents[2])
+    scenario = load_scenario("examples/own_devices.toml", {"federation.rounds": 4})
+    runs = plan(scenario, ["qccf", "fixed-bits"], 1)
+    names = ["raspberry-pi-4", "raspberry-pi-5", "pixel-2", "galaxy-s6", "jetson-nano", "laptop"]
+    for run in runs:
+        assert run.by_round("device")[0].tolist() == names
+        assert run.summary["devices"] == "the devices in examples/clients.csv"
+        assert (run.by_round("participated").sum(axis=1) == 4).all()
+        left_j = run.by_round("battery_j")
+        assert np.isinf(left_j[:, [0, 1, 4]]).all()
+        assert (left_j[-1, [2, 3]] <= [20000.0, 9000.0]).all()
+        assert 10.0 < run.energy_j[-1] < 10_000.0

@@ -97,10 +97,10 @@ class DevicesSection(Section):
     def described(self) -> str:
         """The devices in a few words, for where joules are shown."""
         if self.table:
-            return f"devices of {self.table}"
+            return f"the devices in {self.table}"
         if self.mix:
             total = sum(self.mix.values())
-            return "devices: " + ", ".join(f"{share / total:.0%} {name}" for name, share in self.mix.items())
+            return "the mix " + ", ".join(f"{share / total:.0%} {name}" for name, share in self.mix.items())
         return f"profile {self.profile}"
 
 

@@ -301,8 +301,10 @@ WORDS = {"device.cycles_per_sample": "auto", "accounts.idle_power_w": "device"}
 def _sentence(error: ValidationError) -> str:
     """The first mistake as one sentence with key, value, limit and remedy."""
     errors = error.errors()
-    first = next((one for one in errors if one["type"] != "literal_error" and len(errors) > 1), errors[0])
+    first = errors[0]
     key = ".".join(str(part) for part in first["loc"] if part not in BRANCHES)
+    if key in WORDS and len(errors) > 1:  # the number's mistake says more than that it is not the word
+        first = errors[1]
     limits = first.get("ctx", {})
     value = first["input"]
     kind = first["type"]
