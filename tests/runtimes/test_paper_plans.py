@@ -1,7 +1,8 @@
 """Plans with the paper's devices decide what they decided when every client had the same scalar constants.
 
 `recorded/paper_plans.json` was written by the version before devices could differ. Channels and bits must be equal;
-energies, latencies and frequencies may differ in the last digits between processors.
+energies, latencies and frequencies may differ in the last digits between processors. A change that is meant to move
+decisions records them again: python -m tests.runtimes.test_paper_plans.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ from qccf.policies.registry import POLICIES
 from qccf.runtimes.planner import plan
 from qccf.settings.loading import load_scenario
 
-RECORDED = json.loads((Path(__file__).parent / "recorded" / "paper_plans.json").read_text(encoding="utf-8"))
+FILE = Path(__file__).parent / "recorded" / "paper_plans.json"
 SHORT = {"federation.rounds": 6}
 FEW = {"federation.num_clients": 14, "radio.num_channels": 5}
 PAPER = {"control.form": "paper"}
@@ -44,11 +45,23 @@ def figures(run):
     }
 
 
+def planned(case):
+    """The runs of a case by name."""
+    overrides, policies, codecs = CASES[case]
+    runs = plan(load_scenario("femnist", overrides), policies, 1, codecs=codecs)
+    return {f"{case}/{run.policy}/{run.codec}": run for run in runs}
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_paper_devices_decide_as_recorded(case):
-    overrides, policies, codecs = CASES[case]
-    for run in plan(load_scenario("femnist", overrides), policies, 1, codecs=codecs):
-        found, recorded = figures(run), RECORDED[f"{case}/{run.policy}/{run.codec}"]
-        assert found.pop("decisions") == recorded["decisions"], (run.policy, run.codec)
-        for name, values in found.items():
-            np.testing.assert_allclose(values, recorded[name], rtol=1e-9, err_msg=f"{run.policy} {run.codec} {name}")
+    recorded_plans = json.loads(FILE.read_text(encoding="utf-8"))
+    for name, run in planned(case).items():
+        found, recorded = figures(run), recorded_plans[name]
+        assert found.pop("decisions") == recorded["decisions"], name
+        for figure, values in found.items():
+            np.testing.assert_allclose(values, recorded[figure], rtol=1e-9, err_msg=f"{name} {figure}")
+
+
+if __name__ == "__main__":
+    everything = {name: figures(run) for case in CASES for name, run in planned(case).items()}
+    FILE.write_text(json.dumps(everything, indent=1), encoding="utf-8")

@@ -51,6 +51,8 @@ def test_every_profile_plans(name):
     assert on.all()
     sizes, hertz = run.client_columns["dataset_size"][on], run.client_columns["frequency_hz"][on]
     cycles = 2 * constants.cycles_per_sample * sizes
+    cheapest_hz = min(profile.steps, key=lambda step: step[1] / step[0])[0] if profile.steps else None
+    assert (hertz == (cheapest_hz or profile.frequency_min_hz)).all(), "a minute leaves time for the cheapest"
     if profile.steps:
         powers_w = np.array([dict(profile.steps)[float(one)] for one in hertz])
         expected_j = powers_w * cycles / hertz
