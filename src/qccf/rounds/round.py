@@ -183,6 +183,7 @@ def close_round(
         loss=loss,
         device_names=rules.device_names,
         batteries_j=batteries_j,
+        measured={client: (upload.measured_s, upload.measured_j) for client, upload in uploads.items()},
     )
     return ServerState(state.round_index + 1, weights, policy_state, statistics, optimizer_state, batteries_j)
 

@@ -183,6 +183,7 @@ class QccfStrategy(Strategy):
                 num_bits=uplink.instructed_bits(decision, client),
                 rate_bps=float(limits_bps[client]),
                 power_w=float(powers_w[client]),
+                frequency_hz=float(decision.frequencies_hz[client]),
             )
             for client in to_train
         ]
@@ -331,12 +332,12 @@ class QccfStrategy(Strategy):
         return np.asarray(rates_at_power_bps(full_bps, decision.powers_w, self._rules.constants))
 
     def _instruction(
-        self, act: Act, client: int, *, num_bits: int = 0, rate_bps: float = 0.0, power_w: float = 0.0
+        self, act: Act, client: int, *, num_bits: int = 0, rate_bps: float = 0.0, **decided: float
     ) -> Instruction:
         codec = self.scenario.codec
         n = self._server.round_index if act == "train" else 0
         buffers = list(self._layout.buffers)
-        return Instruction(act, n, client, num_bits, codec.name, codec.options, self.seed, rate_bps, buffers, power_w)
+        return Instruction(act, n, client, num_bits, codec.name, codec.options, self.seed, rate_bps, buffers, **decided)
 
     def _message(self, instruction: Instruction, arrays: ArrayRecord, config: ConfigRecord) -> Message:
         content = RecordDict({ARRAYS: arrays, CONFIG: config, INSTRUCTION: instruction.record()})
