@@ -60,8 +60,9 @@ def transmit_powers_w(decision: Decision, constants: Constants) -> FloatArray:
 
 
 def upload_energy_j(sent: Transmission, constants: Constants) -> Any:
-    """Energy of the radio while it sends. Paper: E_com."""
-    return (sent.power_w + constants.aligned(sent.upload_s).circuit_power_w) * sent.upload_s
+    """Energy of waking the radio and of the radio while it sends. Paper: E_com."""
+    c = constants.aligned(sent.upload_s)
+    return c.wake_energy_j + (c.power_per_radiated * sent.power_w + c.circuit_power_w) * sent.upload_s
 
 
 def slowest_frequency_hz(cycles: Any, upload_time_s: Any, constants: Constants) -> Any:

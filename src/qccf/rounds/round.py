@@ -234,6 +234,7 @@ def close_round(
         device_names=rules.device_names,
         batteries_j=batteries_j,
         kept=kept,
+        measured={client: (upload.measured_s, upload.measured_j) for client, upload in uploads.items()},
     )
     return ServerState(
         state.round_index + 1,

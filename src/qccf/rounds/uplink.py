@@ -1,5 +1,6 @@
 """From a trained model to bytes and back: a client's upload, and the server's statistics."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -22,13 +23,16 @@ class Upload:
 
     `payload` is the model itself where nothing is quantized, and None where nothing was trained (planning). A server
     that has decoded a payload to check it may hold the decoded vector instead.
-    `size_bits` is the size on the air, NaN to charge the size that was forecast.
+    `size_bits` is the size on the air, NaN to charge the size that was forecast. `measured_s` and `measured_j` are what
+    a client says that its training took, NaN where it says nothing; they are recorded and used for nothing else.
     """
 
     payload: bytes | Flat | None
     size_bits: float
     statistics: LocalStatistics
     forecast: Forecast | None
+    measured_s: float = math.nan
+    measured_j: float = math.nan
 
 
 def encode(

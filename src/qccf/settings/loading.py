@@ -47,7 +47,7 @@ __all__ = [
     "with_settings",
 ]
 
-PRESETS = ("femnist", "cifar10", "quick", "lean", "iot", "paper-table")
+PRESETS = ("femnist", "cifar10", "quick", "lean", "3gpp", "iot", "paper-table")
 _PAPERS = ("quantization_budget", "data_budget", "participation_margin", "quantization_margin")
 RENAMED = {"cell.scenario": "cell.path_loss"} | {f"control.{key}": f"control.paper.{key}" for key in _PAPERS}
 """Keys of version 0.1 and what they are called now. Its `control.energy_weight` was V of the paper's form."""

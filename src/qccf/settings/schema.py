@@ -16,6 +16,7 @@ from qccf.control import bound
 from qccf.core.contracts import Constants
 from qccf.core.steps import steps_per_epoch
 from qccf.devices.fleet import Fleet
+from qccf.devices.radio_power.protocol import with_radio_power
 from qccf.policies.registry import POLICIES
 from qccf.settings.aggregation import AggregationSection, AttackSection, PrivacySection, ServerSection
 from qccf.settings.claims import ClaimsSection
@@ -333,7 +334,7 @@ class _Base(Section):
         devices = dict(self.fleet(seed).constants)
         if self.accounts.idle_power_w != "device":
             devices["idle_power_w"] = self.accounts.idle_power_w
-        return Constants(
+        constants = Constants(
             **devices,
             num_parameters=self.learning.num_parameters,
             deadline_s=self.device.deadline_s,
@@ -351,6 +352,8 @@ class _Base(Section):
             receive_energy_j=self._receive_energy_j(),
             batch_size=self.learning.batch_size,
         )
+        rests = bool(np.any(np.asarray(constants.idle_power_w) > 0.0))
+        return with_radio_power(constants, self.radio.radio_power(), rests=rests)
 
     def _receive_energy_j(self) -> float:
         """Energy of receiving the global model as 32-bit floats."""

@@ -191,6 +191,7 @@ class QccfStrategy(Strategy):
                 num_bits=uplink.instructed_bits(decision, client),
                 rate_bps=float(limits_bps[client]),
                 power_w=float(powers_w[client]),
+                frequency_hz=float(decision.frequencies_hz[client]),
             )
             for client in to_train
         ]
@@ -346,13 +347,12 @@ class QccfStrategy(Strategy):
         self._rates = self._make_rates(self._cell)
 
     def _instruction(
-        self, act: Act, client: int, *, num_bits: int = 0, rate_bps: float = 0.0, power_w: float = 0.0
+        self, act: Act, client: int, *, num_bits: int = 0, rate_bps: float = 0.0, **decided: Any
     ) -> Instruction:
         n = self._server.round_index if act == "train" else 0
-        codec = self.scenario.codec.name, self.scenario.codec.options
-        told = self._told_privacy(act, client)
-        buffers = list(self._layout.buffers)
-        return Instruction(act, n, client, num_bits, *codec, self.seed, rate_bps, buffers, power_w, told)
+        codec = self.scenario.codec
+        made = Instruction(act, n, client, num_bits, codec.name, codec.options, self.seed, rate_bps, **decided)
+        return replace(made, buffers=list(self._layout.buffers), privacy=self._told_privacy(act, client))
 
     def _told_privacy(self, act: Act, client: int) -> dict[str, float]:
         trains = act == "train"
