@@ -30,6 +30,7 @@ def main(rounds: int, precision: str) -> None:
             f"federation.rounds={rounds + 1}",
             "data.dataset_size_std=0.0",
             "data.partition=iid",
+            f"learning.batch_size={work.BATCH}",
             f"execution.precision={precision}",
         ],
     )

@@ -11,13 +11,16 @@ from benchmarks.ladder import (
     LEVERS,
     energies,
     figure,
+    is_alone,
     measures,
+    planned,
     ratio,
     read_record,
     record_key,
     rung_scenario,
     rungs,
     shown,
+    stops_at,
     table,
 )
 from qccf.settings.loading import load_scenario
@@ -32,7 +35,7 @@ def figures(*energy_mj: float | None, until: float = 0.85) -> dict:
 
 def test_the_first_rung_is_the_papers_and_the_last_is_the_preset() -> None:
     made = {name: rung_scenario(changes, rounds=5, until=0.75, seed=3) for name, changes in rungs().items()}
-    assert len(made) == 1 + len(LEVERS) + len(LEVERS) - 1
+    assert len(made) == 1 + len(LEVERS) + len(LEVERS) - 1, "the first lever alone is a rung of both kinds"
     assert (made[FIRST].control.form, made[FIRST].codec.name, made[FIRST].learning.local_updates) == (
         "paper",
         "model",
@@ -46,10 +49,20 @@ def test_the_first_rung_is_the_papers_and_the_last_is_the_preset() -> None:
 
 
 def test_each_rung_adds_one_lever() -> None:
-    found = rungs()
-    added = [found["+ coded updates"], *(found[f"{count} levers"] for count in range(2, len(LEVERS))), found[LAST]]
-    for before, after, lever in zip(added, added[1:], list(LEVERS.values())[1:], strict=False):
+    added = [changes for name, changes in rungs().items() if not is_alone(name)]
+    for before, after, lever in zip(added, added[1:], LEVERS.values(), strict=False):
         assert {**before, **lever} == after
+    assert len(added) == 1 + len(LEVERS)
+
+
+def test_the_plan_runs_both_ends_first_and_levers_alone_last() -> None:
+    plan = planned(list(rungs()), [0, 1, 2, 3, 4])
+    assert plan[:4] == [(FIRST, 0), (LAST, 0), (FIRST, 1), (LAST, 1)]
+    assert plan[10] == ("… small steps", 0)
+    assert plan[-1] == ("+ half of the clients", 2)
+    assert len(plan) == len(set(plan)) == 5 * (1 + len(LEVERS)) + 3 * (len(LEVERS) - 1)
+    assert planned(["lean"], [7]) == [("lean", 7)]
+    assert [stops_at(rung) for rung in (FIRST, "… one epoch", "+ one epoch", LAST)] == [0.75, 0.75, 0.70, 0.85]
 
 
 def test_a_run_that_stopped_below_a_target_says_nothing_about_it() -> None:
@@ -62,6 +75,8 @@ def test_a_run_that_stopped_below_a_target_says_nothing_about_it() -> None:
     assert energies([found], 0.8) == []
     assert shown(energies([found], 0.8)) == "not run"
     assert found["computing_share"] == 0.5
+    assert found["accuracies"] == [0.5, 0.7, 0.72, 0.78, 0.8]
+    assert found["energies_mj"] == [1.0, 2.0, 3.0, 4.0, 5.0]
     json.dumps(found)
 
 

@@ -35,6 +35,7 @@ def save(folder: Path, state: ServerState, ledger: Ledger, fingerprint: str) -> 
         "weights": state.weights,
         **{f"known/{name}": array for name, array in known.items() if array is not None},
         **{f"optimizer/{name}": array for name, array in state.optimizer_state.items()},
+        **{f"downlink/{name}": array for name, array in state.downlink_state.items()},
         **{f"{table}/{name}": column for table, columns in ledger.tables().items() for name, column in columns.items()},
     }
     header = {
@@ -79,14 +80,15 @@ def load(path: Path, fingerprint: str) -> tuple[ServerState, Ledger]:
     if owner != fingerprint:
         raise ForeignCheckpointError(f"{path.name} belongs to another config, policy or seed.")
     try:
-        tables: dict[str, Columns] = {"rounds": {}, "clients": {}, "statistics": {}, "known": {}, "optimizer": {}}
+        names = ("rounds", "clients", "statistics", "known", "optimizer", "downlink")
+        tables: dict[str, Columns] = {name: {} for name in names}
         for name, column in arrays.items():
             table, slash, key = name.partition("/")
             if slash:
                 tables[table][key] = column
         statistics = Statistics(**tables.pop("known"))
-        optimizer = tables.pop("optimizer")
-        state = ServerState(header["round_index"], arrays["weights"], header["policy_state"], statistics, optimizer)
+        kept = tables.pop("optimizer"), tables.pop("downlink")
+        state = ServerState(header["round_index"], arrays["weights"], header["policy_state"], statistics, *kept)
         return state, Ledger.restored(tables)
     except Exception:
         raise _damaged(path) from None

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from qccf.core.contracts import BoolArray, Constants, Decision, FloatArray, Observation, Policy, PolicyState, Statistics
+from qccf.core.errors import ConfigError
 from qccf.core.streams import stream
 from qccf.devices.cost import settle
 from qccf.learning.results import Flat
@@ -20,6 +21,7 @@ from qccf.policies.checks import checked_decision, checked_state
 from qccf.quantization.protocol import Codec
 from qccf.rounds import uplink
 from qccf.rounds.aggregation import Arrivals, checked_arrays, next_model
+from qccf.rounds.downlink import CodedDownlink, DownlinkState
 from qccf.rounds.ledger import Ledger
 from qccf.rounds.uplink import Upload
 from qccf.rounds.world import World
@@ -35,6 +37,7 @@ class RoundRules:
     seed: int
     safety_margin: float
     optimizer: ServerOptimizer = field(default_factory=Average)
+    downlink: CodedDownlink | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class ServerState:
     policy_state: PolicyState
     statistics: Statistics
     optimizer_state: OptimizerState = field(default_factory=dict)
+    downlink_state: DownlinkState = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,12 @@ def state_at(rules: RoundRules, statistics: Statistics, weights: Flat | None) ->
     """The state before the first round, with the statistics that clients have measured."""
     policy_state = checked_state(rules.policy.init(statistics), rules.policy)
     made = {} if weights is None else rules.optimizer.init(rules.constants.num_parameters)
-    return ServerState(0, weights, policy_state, statistics, checked_arrays(made, rules.optimizer))
+    if rules.downlink is not None and weights is None:
+        raise ConfigError(
+            'server.downlink codes what training changes, and nothing is trained here: set server.downlink = "model".'
+        )
+    downlink = {} if rules.downlink is None else rules.downlink.init()
+    return ServerState(0, weights, policy_state, statistics, checked_arrays(made, rules.optimizer), downlink)
 
 
 def run_round(state: ServerState, rules: RoundRules, world: World, source: UploadSource, ledger: Ledger) -> ServerState:
@@ -128,13 +137,18 @@ def close_round(
     failed = opened.to_train.copy()
     failed[list(uploads)] = False
     failed |= _without_link(decision, truth)
-    settled = settle(decision, truth, rules.constants, sizes_bits=sizes_bits, failed=failed)
+    received = None if rules.downlink is None else rules.downlink.needed_share(state.downlink_state)
+    settled = settle(decision, truth, rules.constants, sizes_bits=sizes_bits, failed=failed, received=received)
     arrived = {client: upload for client, upload in uploads.items() if settled.arrived[client]}
-    weights, optimizer_state = state.weights, state.optimizer_state
+    weights, optimizer_state, downlink_state = state.weights, state.optimizer_state, state.downlink_state
     if weights is not None:
         arrivals = Arrivals(arrived, state.statistics.dataset_sizes, decision, rules.codec, weights)
         num_parameters = rules.constants.num_parameters
         weights, optimizer_state = next_model(rules.optimizer, optimizer_state, arrivals, num_parameters)
+        if rules.downlink is not None:
+            downlink_state = rules.downlink.received(downlink_state, decision.participates, settled.arrived)
+            if arrived:
+                weights, downlink_state = rules.downlink.broadcast(downlink_state, arrivals.previous, weights)
     losses = np.full(observation.num_clients, np.nan)
     for client, upload in arrived.items():
         losses[client] = upload.statistics.loss
@@ -158,7 +172,7 @@ def close_round(
         accuracy=accuracy,
         loss=loss,
     )
-    return ServerState(state.round_index + 1, weights, policy_state, statistics, optimizer_state)
+    return ServerState(state.round_index + 1, weights, policy_state, statistics, optimizer_state, downlink_state)
 
 
 def _without_link(decision: Decision, truth: Observation) -> BoolArray:
