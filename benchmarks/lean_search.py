@@ -2,9 +2,9 @@
 
 Run: python -m benchmarks.lean_search --record FILE [--seeds 10,11,12] [--until 0.75] "key=value key=value" …
      python -m benchmarks.lean_search --record FILE --show
-Each argument is one candidate: its changes to the preset `lean` as it is now, or to the preset named by --preset. Seeds 10 and above
-are for the choice only; results are reported with seeds 0 to 4, which no candidate has seen. Candidates that are in the
-record are skipped.
+Each argument is one candidate: its changes to the settings below, which were `lean` before the search. Seeds 10 and
+above are for the choice only; results are reported with seeds 0 to 4, which no candidate has seen. Candidates that are
+in the record are skipped.
 """
 
 import argparse
@@ -48,9 +48,7 @@ def trained(text: str, seed: int, until: float, rounds: int, dataset: Dataset) -
     """Train one candidate until it has reached the accuracy."""
     base = [f"{key}={json.dumps(value)}" for key, value in BASE.items()]
     run_settings = [f"federation.rounds={rounds}", "evaluation.samples=4000", "execution.workers=1"]
-    scenario = load_scenario(
-        "femnist", [*base, *changes_of(text), *run_settings, f"evaluation.until_accuracy={until}"]
-    )
+    scenario = load_scenario("femnist", [*base, *changes_of(text), *run_settings, f"evaluation.until_accuracy={until}"])
     started = time.process_time()
     run = simulate(scenario, seed=seed, dataset=dataset)
     return {

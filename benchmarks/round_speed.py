@@ -1,9 +1,9 @@
 """Seconds per round on the same work: plain PyTorch, Flower's simulation, pfl-research and this project, interleaved.
 
-Run on an idle machine: python -m benchmarks.round_speed [--batches 400,40,20,10] [--rounds 2] [--repeats 3] [--envs DIR]
+Run on an idle machine: python -m benchmarks.round_speed [--batches 400,40,20,10] [--rounds 2] [--repeats 3]
 
-The peers are installed into their own environments under --envs, which are kept. The work is in
-benchmarks/peers/work.py.
+Batches of 10 to 40 are for `lean`. "The faster framework" is the faster of Flower and pfl-research. The peers are
+installed into their own environments under --envs, which are kept. The work is in benchmarks/peers/work.py.
 """
 
 import argparse
@@ -87,7 +87,7 @@ def main() -> None:
     options = parser.parse_args()
     installed = not options.no_peers
     commands = contestants(options.envs.absolute(), options.rounds, bf16=options.bf16, installed=installed)
-    print("| batch | contestant | median s per round | best | relative to the faster of Flower and pfl | not training |")
+    print("| batch | contestant | median s per round | best | relative to the faster framework | not training |")
     print("|---|---|---|---|---|---|", flush=True)
     for batch in map(int, options.batches.split(",")):
         print("\n".join(compared(commands, batch, options.repeats)), flush=True)

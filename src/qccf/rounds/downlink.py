@@ -2,8 +2,8 @@
 
 A client that holds the last model adds the coded change to it. The server does the same with its own copy, so both have
 the same bits, and clients train on the model that they really have. What the code leaves out is kept and added to the
-next change (error feedback). A client that sat out needs all changes since its last model, or the whole model, whichever
-is smaller; a client without a model, or whose last upload did not arrive, gets the whole model.
+next change (error feedback). A client that sat out needs all changes since its last model, or the whole model,
+whichever is smaller; a client without a model, or whose last upload did not arrive, gets the whole model.
 """
 
 from collections.abc import Mapping
