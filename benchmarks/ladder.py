@@ -55,10 +55,11 @@ LEVERS: Mapping[str, Changes] = {
     "one epoch": {"learning.local_epochs": 1},
     "coded updates": {"codec.name": "update+entropy"},
     "default controller": {"control.form": "scale-free"},
+    "adapted power": {"control.form": "scale-free", "control.power": "adapted"},
     "server momentum": {"server.optimizer": "fedavgm", "server.fedavgm.momentum": 0.5},
     "half of the clients": {"control.form": "scale-free", "control.share": 0.5},
 }
-"""In the order in which they are added. The paper's form of the controller has no share of clients to set."""
+"""In the order in which they are added. The paper's form of the controller has no share of clients and one power."""
 
 FIRST, LAST = "paper", "lean"
 

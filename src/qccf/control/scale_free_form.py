@@ -56,11 +56,6 @@ MOST_PRICE_RATIO = 1e12
 MOST_DEBT = 12.0
 """Debts are scaled to at most this many turns: e^12 is beyond any real ratio of energies."""
 
-LOSS_MEMORY = 0.5
-"""Weight of the running loss against the loss of the last round."""
-
-LOSSES = ("first_loss", "loss")
-
 LEVELS = np.arange(1, MAX_NUM_BITS + 1)
 
 
@@ -72,7 +67,6 @@ class ScaleFreeForm:
     slack: float
     share: float
     energy_weight: float
-    share_growth: float = 0.0
 
     def init(self, statistics: Statistics) -> PolicyState:
         return {"debts": [0.0] * statistics.num_clients}
@@ -81,8 +75,8 @@ class ScaleFreeForm:
         started = perf_counter()
         statistics = observation.statistics
         tolerated = self.tolerated_error(statistics)
-        bits = self._usual_bits(observation, tolerated, self.share_now(state))
-        turns = whose_turn(observation, self.constants, bits, np.array(state["debts"]), self.share_now(state))
+        bits = self._usual_bits(observation, tolerated)
+        turns = whose_turn(observation, self.constants, bits, np.array(state["debts"]), self.share)
         clients = np.flatnonzero(turns.channels >= 0)
         if len(clients) == 0:
             return self._nobody(state, statistics, turns, tolerated)
@@ -119,10 +113,10 @@ class ScaleFreeForm:
         """Move the error price by what arrived, the debts by who had a turn."""
         targets = decision.targets
         if targets is None:  # of a variant that decides itself
-            return {name: state[name] for name in ("debts", "error_price", *LOSSES) if name in state}
+            return {name: state[name] for name in ("debts", "error_price") if name in state}
         debts = np.array(state["debts"]) + targets.turns - decision.participates
         debts *= min(1.0, MOST_DEBT / max(float(np.abs(debts).max()), MOST_DEBT))  # keeps their order
-        after: PolicyState = {"debts": debts.tolist(), **self._losses(state, outcome)}
+        after: PolicyState = {"debts": debts.tolist()}
         price = targets.error_price
         if outcome.arrived.any():
             error, budget = error_and_budget(targets, outcome.arrived, outcome.statistics.dataset_sizes)
@@ -135,26 +129,6 @@ class ScaleFreeForm:
             after["error_price"] = state["error_price"]
         return after
 
-    def share_now(self, state: PolicyState) -> float:
-        """The share of participants in the next round: it grows as the loss falls, F_first/F to a power.
-
-        Far from the goal all clients' updates point the same way, and few of them do; near it the average of many is
-        needed.
-        """
-        if not self.share_growth or "loss" not in state:
-            return self.share
-        fallen = max(state["first_loss"] / state["loss"], 1.0)
-        return float(min(1.0, self.share * fallen**self.share_growth))
-
-    def _losses(self, state: PolicyState, outcome: Outcome) -> PolicyState:
-        """The first loss and the running one, from what participants measured before they trained."""
-        known = np.isfinite(outcome.losses) & (outcome.losses > 0.0)
-        if not self.share_growth or not known.any():
-            return {name: state[name] for name in LOSSES if name in state}
-        loss = float(np.average(outcome.losses[known], weights=outcome.statistics.dataset_sizes[known]))
-        first, last = state.get("first_loss", loss), state.get("loss", loss)
-        return {"first_loss": first, "loss": LOSS_MEMORY * last + (1.0 - LOSS_MEMORY) * loss}
-
     def tolerated_error(self, statistics: Statistics) -> float:
         """The aggregate's squared error that learning tolerates: a multiple of the squared norm of an update.
 
@@ -166,14 +140,14 @@ class ScaleFreeForm:
         update_sq = (c.learning_rate * steps) ** 2 * float(np.median(statistics.gradient_norms_sq))
         return TOLERATED_NOISE * self.energy_weight * update_sq
 
-    def _usual_bits(self, observation: Observation, tolerated: float, share: float) -> IntArray:
+    def _usual_bits(self, observation: Observation, tolerated: float) -> IntArray:
         """The fewest bits with which each client meets the budget of a round in which all participants are like it."""
         statistics = observation.statistics
         rows = np.arange(observation.num_clients)
         errors = costs.expected_errors(statistics, self.constants)
         best = Observation(observation.rates_bps.max(axis=1)[:, None], statistics)
         most_bits = most_bits_in_time(best, self.constants)[:, 0]
-        participants = share * min(observation.num_clients, observation.num_channels)
+        participants = self.share * min(observation.num_clients, observation.num_channels)
         budgets = np.maximum(self.slack * errors[rows, most_bits - 1], max(participants, 1.0) * tolerated)
         return np.asarray(1 + (errors <= budgets[:, None]).argmax(axis=1), dtype=np.int64)
 

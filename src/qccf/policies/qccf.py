@@ -26,9 +26,6 @@ class QccfOptions:
     form: Form = option("scale-free", "form of the controller: scale-free, or as in the paper")
     slack: float = option(4.0, "error budget of a round as a multiple of the least error its links carry", gt=1, le=1e3)
     share: float = option(1.0, "participants as a share of what channels and links allow", gt=0, le=1)
-    share_growth: float = option(
-        0.0, "how the share grows as the loss falls: share·(first loss/running loss)^growth; 0 keeps it", ge=0, le=4
-    )
     energy_weight: float = option(
         1.0, "weight of energy against accuracy; 1 is balanced, 2 tolerates twice the error", ge=0.02, le=50
     )
@@ -76,7 +73,6 @@ class Qccf:
                 slack=self.options.slack,
                 share=self.options.share,
                 energy_weight=self.options.energy_weight,
-                share_growth=self.options.share_growth,
             )
         )
 
