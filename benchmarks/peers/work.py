@@ -1,7 +1,7 @@
 """The work of every contestant: 10 clients × 1,200 images, two epochs in batches of 400, the 246,590-parameter network.
 
-The environment variable BATCH states another batch size, which divides 1,200, and CLIENTS fewer clients, for a trial. It
-uses only PyTorch, because it also runs in the environments of the peers.
+The environment variables BATCH (a divisor of 1,200) and CLIENTS (for a trial with fewer) state other numbers. It uses
+only PyTorch, because it also runs in the environments of the peers.
 """
 
 import os
