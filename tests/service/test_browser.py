@@ -19,6 +19,8 @@ pytestmark = pytest.mark.browser
 SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
 READY = '.scene-view[aria-busy="false"]'
 SMALL = {"federation.num_clients": 4, "federation.rounds": 5}
+TICKS = """[...document.querySelectorAll('#run-figure svg.plot')].map(
+    (plot) => [...plot.querySelectorAll('text[text-anchor="end"]')].map((one) => one.textContent))"""
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +70,7 @@ def test_the_planner_opens_without_messages(browser, service: Running, size: str
     assert page.locator(".results-table tbody tr").count() == 2
     assert page.locator("svg.plot").count() == 5
     assert page.locator(".map .client").count() == 4
+    assert page.evaluate("[...document.querySelectorAll('.wide')].every((one) => one.scrollWidth <= one.clientWidth)")
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 28)"
     assert dark == (scheme == "dark")
     assert "NaN" not in page.evaluate("[...document.querySelectorAll('svg')].map((one) => one.outerHTML).join('')")
@@ -232,7 +235,8 @@ def test_runs_are_listed_and_compared(browser, service: Running) -> None:
 def test_a_run_is_live(browser, service: Running, size: str) -> None:
     """The page follows a run that is written while it is open."""
     name = f"live-{size}"
-    written = written_rounds(service.runs / name, load_scenario("femnist", SMALL))
+    flat_price = {"federation.num_clients": 10}  # its price of error differs in the sixth digit only
+    written = written_rounds(service.runs / name, load_scenario("femnist", SMALL | flat_price))
     next(written)
     page = opened(browser, service, "/runs", size)
     page.get_by_role("link", name=name).click()
@@ -244,6 +248,8 @@ def test_a_run_is_live(browser, service: Running, size: str) -> None:
     write_run(service.runs / name, run)
     page.wait_for_function("() => document.querySelector('.tiles').innerText.includes('finished')")
     assert page.locator("#run-figure svg.plot").count() >= 6
+    for labels in page.evaluate(TICKS):
+        assert len(set(labels)) == len(labels), "the ticks of an axis have the same label"
     assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size]["width"]
     assert page.messages == []
     shutil.rmtree(service.runs / name)

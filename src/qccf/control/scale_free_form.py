@@ -110,7 +110,11 @@ class ScaleFreeForm:
         )
 
     def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
-        """Move the error price by what arrived, the debts by who had a turn."""
+        """Move the error price by what was decided, the debts by who had a turn.
+
+        Lost uploads move neither: with more bits not one more would arrive, and the budget of the few that did arrive
+        says nothing about the price.
+        """
         targets = decision.targets
         if targets is None:  # of a variant that decides itself
             return {name: state[name] for name in ("debts", "error_price") if name in state}
@@ -118,13 +122,12 @@ class ScaleFreeForm:
         debts *= min(1.0, MOST_DEBT / max(float(np.abs(debts).max()), MOST_DEBT))  # keeps their order
         after: PolicyState = {"debts": debts.tolist()}
         price = targets.error_price
-        if outcome.arrived.any():
-            error, budget = error_and_budget(targets, outcome.arrived, outcome.statistics.dataset_sizes)
+        on = decision.participates
+        if on.any():
+            error, budget = error_and_budget(targets, on, outcome.statistics.dataset_sizes)
             excess = min(error / budget - 1.0, MOST_EXCESS) if budget > 0.0 else 0.0
-            least = LEAST_PRICE * float(outcome.arrived.sum())
-            price = min(max(price * exp(PRICE_STEP * excess), least), least * MOST_PRICE_RATIO)
-        if decision.participates.any():
-            after["error_price"] = price
+            least = LEAST_PRICE * float(on.sum())
+            after["error_price"] = min(max(price * exp(PRICE_STEP * excess), least), least * MOST_PRICE_RATIO)
         elif "error_price" in state:
             after["error_price"] = state["error_price"]
         return after
@@ -210,11 +213,11 @@ class ScaleFreeForm:
         )
 
 
-def error_and_budget(targets: Targets, arrived: BoolArray, dataset_sizes: FloatArray) -> tuple[float, float]:
-    """The expected squared error of the aggregate of what arrived, and its budget."""
-    weights_sq = np.square(np.where(arrived, dataset_sizes, 0.0) / dataset_sizes[arrived].sum())
-    least = targets.slack * float(weights_sq @ targets.least_errors)
-    return float(weights_sq @ targets.errors), max(least, targets.tolerated_error)
+def error_and_budget(targets: Targets, on: BoolArray, dataset_sizes: FloatArray) -> tuple[float, float]:
+    """The expected squared error of the aggregate of these clients, and its budget."""
+    weights_sq = np.square(dataset_sizes[on] / dataset_sizes[on].sum())
+    least = targets.slack * float(weights_sq @ targets.least_errors[on])
+    return float(weights_sq @ targets.errors[on]), max(least, targets.tolerated_error)
 
 
 def _balanced_price(energy: FloatArray, ratios: FloatArray, goal: float) -> float:

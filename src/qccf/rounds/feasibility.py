@@ -128,12 +128,12 @@ def require_feasible(scenario: Scenario, cell: Cell, dataset_sizes: FloatArray) 
         )
     mean_size = scenario.data.dataset_size_mean
     typical_bps = float(needed_rates_bps(scenario, np.array([mean_size]))[0])
+    typical = f"{typical_bps / 1e6:.3g} Mb/s" if np.isfinite(typical_bps) else "more time than is left"
     raise InfeasibleError(
-        f"no client can ever upload within device.deadline_s = {d.deadline_s:g}: {_smallest(scenario)} needs "
-        f"{typical_bps / 1e6:.3g} Mb/s after training on {mean_size:g} samples ({needed_bps[best] / 1e6:.3g} Mb/s on "
-        f"{dataset_sizes[best]:g}), but the best link ({cell.distances_m[best]:.0f} m, radio.bandwidth_hz = "
-        f"{scenario.radio.bandwidth_hz:g}) has {best_bps[best] / 1e6:.3g} Mb/s at its best; "
-        f"{_remedies(scenario, typical_bps)}."
+        f"no client can ever upload within device.deadline_s = {d.deadline_s:g}: {_smallest(scenario)} needs {typical} "
+        f"after training on {mean_size:g} samples ({needed_bps[best] / 1e6:.3g} Mb/s on {dataset_sizes[best]:g}), but "
+        f"the best link ({cell.distances_m[best]:.0f} m, radio.bandwidth_hz = {scenario.radio.bandwidth_hz:g}) has "
+        f"{best_bps[best] / 1e6:.3g} Mb/s at its best; {_remedies(scenario, typical_bps)}."
     )
 
 
@@ -161,8 +161,7 @@ def _remedies(scenario: Scenario, needed_bps: float) -> str:
     rate_bps = float(radio.rates_bps(gain))
     cycles = training_cycles(np.array([scenario.data.dataset_size_mean]), constants)[0]
     compute_s = float(cycles) / constants.frequency_max_hz
-    share = needed_bps / rate_bps if rate_bps > 0.0 else np.inf
-    deadline_s = compute_s + (constants.deadline_s - compute_s) * share
+    deadline_s = compute_s + (least_upload_bits(_codec(scenario)) / rate_bps if rate_bps > 0.0 else np.inf)
     remedies = [f"device.deadline_s = {_rounded_up(deadline_s)}"] if deadline_s < MAX_DEADLINE_S else []
 
     def rate_at(bandwidth_hz: float) -> float:

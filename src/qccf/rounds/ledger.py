@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.control.bound import aggregate_error, aggregation_weights
+from qccf.control.bound import aggregate_error
+from qccf.control.scale_free_form import error_and_budget
 from qccf.core.contracts import (
     BoolArray,
     Constants,
@@ -104,7 +105,7 @@ class Ledger:
                 "quantization_queue": float(policy_state.get("quantization_queue", np.nan)),
                 "error_price": targets.error_price if targets else float(policy_state.get("error_price", np.nan)),
                 "aggregate_error": _aggregate_error(outcome.arrived, observation, decision, constants),
-                "error_budget": _error_budget(outcome.arrived, observation, decision),
+                "error_budget": _error_budget(observation, decision),
                 "objective": certificate.objective if certificate else np.nan,
                 "certified_gap": certificate.gap if certificate else np.nan,
             }
@@ -206,14 +207,12 @@ def _aggregate_error(arrived: BoolArray, observation: Observation, decision: Dec
     return aggregate_error(arrived, decision.num_bits, observation.statistics, constants)
 
 
-def _error_budget(arrived: BoolArray, observation: Observation, decision: Decision) -> float:
-    """The error that the policy allows for the clients that arrived; NaN if it has no budget or nothing arrived."""
-    targets = decision.targets
-    if targets is None or not arrived.any():
+def _error_budget(observation: Observation, decision: Decision) -> float:
+    """The error that the policy allows for this round; NaN if it has no budget or nobody takes part."""
+    targets, on = decision.targets, decision.participates
+    if targets is None or not on.any():
         return float("nan")
-    weights = aggregation_weights(arrived, observation.statistics.dataset_sizes)[arrived]
-    least = float(np.sum(np.square(weights) * targets.least_errors[arrived]))
-    return max(targets.slack * least, targets.tolerated_error)
+    return error_and_budget(targets, on, observation.statistics.dataset_sizes)[1]
 
 
 def _statistics_columns(round_index: int, statistics: Statistics) -> Columns:

@@ -114,7 +114,8 @@ const qccfCharts = (() => {
       if (spec.categories.length) [x0, x1] = [-0.5, spec.categories.length - 0.5];
       else if (spec.xLog) [x0, x1] = x0 === x1 ? [x0 / 2, x1 * 2] : [x0 / Math.pow(x1 / x0, 0.03), x1 * Math.pow(x1 / x0, 0.03)];
       else { const pad = 0.02 * (x1 - x0) || 0.5; x0 -= pad; x1 += pad; }
-      const pad = 0.05 * (y1 - y0) || Math.abs(0.05 * y1) || 0.5;
+      const flat = y1 - y0 <= 1e-3 * Math.max(Math.abs(y0), Math.abs(y1)); // four digits would not tell its ticks apart
+      const pad = flat ? Math.abs(0.05 * y1) || 0.5 : 0.05 * (y1 - y0);
       const floor = y0 >= 0 && y0 - pad < 0 ? 0 : y0 - pad;
       return spec.yRange ? [x0, x1, ...spec.yRange] : [x0, x1, floor, y1 + pad];
     }
