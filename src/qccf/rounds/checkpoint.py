@@ -37,6 +37,7 @@ def save(folder: Path, state: ServerState, ledger: Ledger, fingerprint: str) -> 
         **{f"known/{name}": array for name, array in known.items() if array is not None},
         **{f"optimizer/{name}": array for name, array in state.optimizer_state.items()},
         **{f"rule/{name}": array for name, array in state.rule_state.items()},
+        **{f"downlink/{name}": array for name, array in state.downlink_state.items()},
         **{f"{table}/{name}": column for table, columns in ledger.tables().items() for name, column in columns.items()},
     }
     if state.batteries_j is not None:
@@ -83,7 +84,7 @@ def load(path: Path, fingerprint: str) -> tuple[ServerState, Ledger]:
     if owner != fingerprint:
         raise ForeignCheckpointError(f"{path.name} belongs to another config, policy or seed.")
     try:
-        names = ("rounds", "clients", "statistics", "known", "optimizer", "rule", "claims")
+        names = ("rounds", "clients", "statistics", "known", "optimizer", "rule", "claims", "downlink")
         tables: dict[str, Columns] = {name: {} for name in names}
         for name, column in arrays.items():
             table, slash, key = name.partition("/")
@@ -100,6 +101,7 @@ def load(path: Path, fingerprint: str) -> tuple[ServerState, Ledger]:
             rule_state=tables.pop("rule"),
             batteries_j=arrays.get("batteries_j"),
             doubts=doubts,
+            downlink_state=tables.pop("downlink"),
         )
         return state, Ledger.restored(tables)
     except Exception:

@@ -22,6 +22,7 @@ from qccf.core.contracts import (
     PolicyState,
     Statistics,
 )
+from qccf.core.errors import ConfigError
 from qccf.core.streams import stream
 from qccf.devices.batteries import charges, left_j, settled_within
 from qccf.devices.cost import settle
@@ -35,6 +36,7 @@ from qccf.quantization.protocol import Codec
 from qccf.rounds import uplink
 from qccf.rounds.aggregation import Aggregator, Arrivals
 from qccf.rounds.claims import ClaimRules, Evidence, believed_losses, first_statistics, next_statistics
+from qccf.rounds.downlink import CodedDownlink, DownlinkState
 from qccf.rounds.ledger import Ledger
 from qccf.rounds.uplink import Upload
 from qccf.rounds.world import World
@@ -59,6 +61,7 @@ class RoundRules:
     claims: ClaimRules | None = field(default_factory=ClaimRules)
     """Limits of what clients report; None where statistics are not reported but stated, as in a plan."""
     warn: Callable[[str], None] = log.warning
+    downlink: CodedDownlink | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ class ServerState:
     rule_state: AggregationState = field(default_factory=dict)
     doubts: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """How many of each client's last reports were not believed."""
+    downlink_state: DownlinkState = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,10 @@ def state_at(
         statistics, doubts, warnings = first_statistics(statistics, reported, rules.claims)
         _warn(rules, warnings)
     policy_state = checked_state(rules.policy.init(statistics), rules.policy)
+    if rules.downlink is not None and weights is None:
+        raise ConfigError(
+            'server.downlink codes what training changes, and nothing is trained here: set server.downlink = "model".'
+        )
     rule: AggregationState = {}
     optimizer: OptimizerState = {}
     if weights is not None:
@@ -139,6 +147,7 @@ def state_at(
         rule_state=rule,
         batteries_j=rules.batteries_j,
         doubts=doubts,
+        downlink_state={} if rules.downlink is None else rules.downlink.init(),
     )
 
 
@@ -190,15 +199,17 @@ def close_round(
     failed = opened.to_train.copy()
     failed[list(uploads)] = False
     failed |= _without_link(decision, truth)
+    received = None if rules.downlink is None else rules.downlink.needed_share(state.downlink_state)
     settled = settled_within(
         state.batteries_j,
         failed,
-        lambda lost: settle(decision, truth, rules.constants, sizes_bits=sizes_bits, failed=lost),
+        lambda lost: settle(decision, truth, rules.constants, sizes_bits=sizes_bits, failed=lost, received=received),
     )
     batteries_j = None if state.batteries_j is None else left_j(state.batteries_j, settled)
     arrived = {client: upload for client, upload in uploads.items() if settled.arrived[client]}
     known, weights = state.statistics, state.weights
     optimizer_state, rule_state = state.optimizer_state, state.rule_state
+    downlink_state = state.downlink_state
     kept = np.full(observation.num_clients, np.nan)
     if weights is not None:
         arrivals = Arrivals(
@@ -213,6 +224,10 @@ def close_round(
         made = rules.aggregator.next_model(rule_state, optimizer_state, arrivals)
         weights, rule_state, optimizer_state = made.model, made.rule_state, made.optimizer_state
         kept[sorted(arrived)] = made.kept
+        if rules.downlink is not None:
+            downlink_state = rules.downlink.received(downlink_state, decision.participates, settled.arrived)
+            if arrived:
+                weights, downlink_state = rules.downlink.broadcast(downlink_state, arrivals.previous, weights)
     losses = np.full(observation.num_clients, np.nan)
     for client, upload in arrived.items():
         losses[client] = upload.statistics.loss
@@ -245,6 +260,7 @@ def close_round(
         rule_state=rule_state,
         batteries_j=batteries_j,
         doubts=doubts,
+        downlink_state=downlink_state,
     )
 
 

@@ -228,7 +228,10 @@ FEDERATION = ("federation", "data", "cell", "radio", "device", "devices")
 
 
 def with_layer(scenario: Scenario, source: str) -> Scenario:
-    """The same federation with the settings in which a preset or file differs from the preset that it begins with."""
+    """The same federation with the settings in which a preset or file differs from the preset that it begins with.
+
+    Powers stay fixed where the rates are not Shannon's, because nobody knows there how a rate falls with the power.
+    """
     layer = _own_settings(source)
     layer.pop("preset", None)
     foreign = [section for section in FEDERATION if section in layer]
@@ -237,6 +240,8 @@ def with_layer(scenario: Scenario, source: str) -> Scenario:
             f"{source} states [{foreign[0]}], so it would be another federation: name a preset or file that states "
             "only how a federation learns and decides, such as lean."
         )
+    if scenario.radio.rate != "shannon" or scenario.radio.trace:
+        layer.get("control", {}).pop("power", None)
     return scenario_from_dict(_merged(scenario.model_dump(exclude_unset=True), layer))
 
 

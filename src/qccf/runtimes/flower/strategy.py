@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from flwr.supercore import log
 
 from qccf.core.contracts import FloatArray, Observation
-from qccf.core.errors import FederationError, ReplyError
+from qccf.core.errors import ConfigError, FederationError, ReplyError
 from qccf.core.files import alone_in
 from qccf.devices.cost import transmit_powers_w
 from qccf.learning.results import Flat
@@ -26,7 +26,7 @@ from qccf.rounds.privacy import check_privacy, client_privacy
 from qccf.rounds.round import OpenRound, RoundRules, ServerState, close_round, open_round, state_at
 from qccf.rounds.run import Run, finished_run
 from qccf.rounds.run_folder import CHECKPOINTS, begin_run, write_run
-from qccf.rounds.setup import build_rules, claim_rules, scenario_codec
+from qccf.rounds.setup import WHOLE_MODEL, build_rules, claim_rules, scenario_codec
 from qccf.rounds.targets import may_stop
 from qccf.rounds.world import build_world
 from qccf.runtimes.flower.exchange import exchange, prompt_object_pulls
@@ -77,6 +77,11 @@ class QccfStrategy(Strategy):
         buffers: Sequence[str] | None = None,
         about: dict[str, Any] | None = None,
     ) -> None:
+        if scenario.server.downlink != WHOLE_MODEL:
+            raise ConfigError(
+                f"server.downlink = {scenario.server.downlink!r} is for the simulator, and Flower sends whole models: "
+                f"set server.downlink = {WHOLE_MODEL!r}."
+            )
         self.policy = policy or scenario.policy.name
         self.seed = scenario.federation.seed if seed is None else seed
         self.scenario = scenario.replaced(policy={"name": self.policy}, federation={"seed": self.seed})
