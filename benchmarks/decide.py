@@ -18,7 +18,7 @@ from qccf.control.solve import solve_round
 from qccf.core.contracts import Decision
 from qccf.devices.cost import settle
 from qccf.policies.qccf import Qccf
-from support.problems import random_problem, typical_problem, typical_world
+from support.problems import mixed_constants, random_problem, typical_problem, typical_world
 
 
 def timed(decide: Callable[[], Decision], repeats: int) -> tuple[float, Decision]:
@@ -38,16 +38,27 @@ def gap_share(problem: RoundProblem, decision: Decision) -> float:
     return decision.certificate.gap / gain if gain > 0.0 else 0.0
 
 
+FORMS = (
+    ("paper", "fixed", ""),
+    ("scale-free", "fixed", ""),
+    ("scale-free", "adapted", ""),
+    ("paper", "fixed", "devices differ"),
+    ("scale-free", "fixed", "devices differ"),
+    ("scale-free", "fixed", "half with steps"),
+    ("scale-free", "adapted", "half with steps"),
+)
+"""Form, transmit power, and whether all clients have the paper's device."""
+
+
 def forms(sizes: list[tuple[int, int, int]]) -> None:
     """Whole decisions of each form in successive rounds of one cell. The first round is left out."""
     print("| clients × channels | form | rounds | median time | longest | largest certified gap |")
     print("|---|---|---|---|---|---|")
     for clients, channels, rounds in sizes:
-        for form, power in (("paper", "fixed"), ("scale-free", "fixed"), ("scale-free", "adapted")):
-            name = form if power == "fixed" else f"{form}, power adapted"
-            times, gaps = decided_rounds(clients, channels, form, rounds + 1, power)
+        for form, power, devices in FORMS:
+            times, gaps = decided_rounds(clients, channels, form, rounds + 1, power, devices)
             median_ms, most_ms = float(np.median(times[1:])) * 1e3, max(times[1:]) * 1e3
-            name = form + ", power adapted" * (power == "adapted")
+            name = form + ", power adapted" * (power == "adapted") + f", {devices}" * bool(devices)
             print(
                 f"| {clients:,} × {channels} | {name} | {rounds} | {median_ms:,.1f} ms | {most_ms:,.1f} ms | "
                 f"{max(gaps[1:]):.1e} |",
@@ -56,11 +67,15 @@ def forms(sizes: list[tuple[int, int, int]]) -> None:
 
 
 def decided_rounds(
-    clients: int, channels: int, form: str, rounds: int, power: str = "fixed"
+    clients: int, channels: int, form: str, rounds: int, power: str = "fixed", devices: str = ""
 ) -> tuple[list[float], list[float]]:
     """The time and the relative gap of each decision of a run; in the default form relative to energy and error."""
     scenario, world, statistics = typical_world(clients, channels)
-    policy = Qccf(scenario.constants(), rounds=rounds, form=form, power=power)
+    constants = scenario.constants()
+    if devices:
+        steps = devices == "half with steps"
+        constants = mixed_constants(np.random.default_rng(0), clients, steps=steps, like=constants)
+    policy = Qccf(constants, rounds=rounds, form=form, power=power)
     state = policy.init(statistics)
     times, gaps = [], []
     for index in range(rounds):

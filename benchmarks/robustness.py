@@ -140,6 +140,7 @@ def code_digest(whole: bool) -> str:
     root = Path(qccf.__file__).parent
     names = ["core", "quantization", "wireless", "devices", "policies", "rounds", "settings"] + ["control"] * whole
     paths = [path for name in names for path in sorted((root / name).rglob("*.py"))]
+    paths += [root / "control" / "matching.py", root / "runtimes" / "planner.py"]
     own = [] if whole else [root / "policies" / "qccf.py", root / "policies" / "same_size.py"]
     here = [Path(__file__), Path(__file__).parent.parent / "support" / "scenario_bank.py"]
     hashed = hashlib.sha256()

@@ -9,6 +9,7 @@ from qccf.control.problem import RoundProblem
 from qccf.control.scale_free import ScaleFreeProblem
 from qccf.control.turns import usable_pairs
 from qccf.core.contracts import MAX_NUM_BITS, Constants, Observation, Statistics
+from qccf.devices.steps import step_arrays, useful_steps
 from qccf.quantization import costs
 from qccf.rounds.world import World, build_world
 from qccf.settings.loading import Scenario, load_scenario
@@ -70,6 +71,51 @@ def random_problem(
         participation_queue=budget + float(signs[0] * 10 ** rng.uniform(-2, 1.5)),
         quantization_queue=constants.quantization_budget + float(signs[1] * 10 ** rng.uniform(-2, 2)),
     )
+
+
+def mixed_constants(rng: np.random.Generator, count: int, *, steps: bool, like: Constants = CONSTANTS) -> Constants:
+    """Constants of clients whose devices differ by about ten; with `steps` about half of them offer a few only."""
+
+    def spread(value: float, factor: float) -> np.ndarray:
+        return value * factor ** rng.uniform(-1.0, 1.0, count)
+
+    highest_hz = spread(like.frequency_max_hz, 2.0)
+    mixed = replace(
+        like,
+        cycles_per_sample=spread(like.cycles_per_sample, 3.0),
+        energy_coefficient=spread(like.energy_coefficient, 3.0),
+        frequency_min_hz=highest_hz * rng.uniform(0.1, 0.9, count),
+        frequency_max_hz=highest_hz,
+        transmit_power_w=spread(like.transmit_power_w, 2.0),
+        circuit_power_w=rng.choice([0.0, 0.3, 1.0], count) * like.transmit_power_w,
+        idle_power_w=spread(0.01, 3.0),
+    )
+    if not steps:
+        return mixed
+    offered = [random_steps(rng, mixed.of(client)) if rng.random() < 0.5 else [] for client in range(count)]
+    frequencies_hz, energies_j = step_arrays(offered)
+    if not frequencies_hz.size:
+        return mixed
+    has = np.array([bool(one) for one in offered])
+    useful = [useful_steps(one) for one in offered]
+    lowest_hz = np.array([one[0][0] if one else low for one, low in zip(useful, mixed.frequency_min_hz, strict=True)])
+    top_hz = np.array([one[-1][0] if one else high for one, high in zip(useful, highest_hz, strict=True)])
+    return replace(
+        mixed,
+        energy_coefficient=np.where(has, 0.0, mixed.energy_coefficient),
+        frequency_min_hz=lowest_hz,
+        frequency_max_hz=top_hz,
+        step_frequencies_hz=frequencies_hz,
+        step_energies_j=energies_j,
+    )
+
+
+def random_steps(rng: np.random.Generator, constants: Constants) -> list[tuple[float, float]]:
+    """Pairs of frequency and power whose energy per cycle does not always rise with the frequency."""
+    low, high = float(constants.frequency_min_hz), float(constants.frequency_max_hz)
+    frequencies_hz = np.sort(rng.uniform(low, high, int(rng.integers(1, 6))))
+    powers_w = float(constants.energy_coefficient) * frequencies_hz**3 * rng.lognormal(0.0, 0.5, len(frequencies_hz))
+    return [(float(f), float(p)) for f, p in zip(frequencies_hz, powers_w, strict=True)]
 
 
 def coded_problem(problem: RoundProblem, rng: np.random.Generator, *, listed: bool) -> RoundProblem:

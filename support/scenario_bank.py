@@ -29,12 +29,17 @@ SAMPLE_SIZE = 16_384
 """Values of the vectors whose forecast stands for the whole model."""
 
 NUM_SHAPES = 4
-PATH_LOSSES = ("umi", "uma", "log-distance")
+PATH_LOSSES = ("umi", "uma", "log-distance", "inh", "inh-open")
+INDOOR_RADIUS_MAX_M = 150.0
 CODECS = (
     "model", "update", "block", "update+block",
     "model+entropy", "update+entropy", "block+entropy", "update+block+entropy",
+    "sparse",
 )  # fmt: skip
 """Not those of the registry: a seed must name the same scenarios when a codec is added."""
+LENGTH_POWER = {"sparse": 0.5}
+"""Errors per value grow with this power of the length of a vector, and bits per value fall with it; 0 for others."""
+
 BANDWIDTH_MAX_HZ = 1e9
 RATE_MIN_BPS, RATE_MAX_BPS = 1e5, 5e9
 
@@ -132,6 +137,11 @@ class ClientValues:
     losses: FloatArray
 
 
+def stretch(codec_name: str, num_parameters: int) -> float:
+    """How much longer than the sampled vector a model is, as far as errors and bits per value depend on it."""
+    return float((num_parameters / SAMPLE_SIZE) ** LENGTH_POWER.get(codec_name, 0.0))
+
+
 class BankSource:
     """Uploads without training: the statistics follow the client model, sizes and errors the codec's forecast."""
 
@@ -145,6 +155,7 @@ class BankSource:
         self._weights = np.exp(0.1 * clients.client_spread * rng.standard_normal(count))
         name = scenario.codec.name
         self._relative = build_codec(name, 2, [2]).relative
+        self._stretch = stretch(name, scenario.learning.num_parameters)
         shapes = [vector_shape(name, clients.tail, seed) for seed in range(NUM_SHAPES)]
         self._shapes = [shapes[k] for k in rng.integers(0, NUM_SHAPES, count)]
 
@@ -164,13 +175,13 @@ class BankSource:
         sizes_per_value = [shape.bits for shape in self._shapes if shape.bits is not None]
         bits = None
         if sizes_per_value:
-            bits = count * np.array(sizes_per_value) * np.exp(c.size_noise * noise[0])[:, None]
+            bits = count / self._stretch * np.array(sizes_per_value) * np.exp(c.size_noise * noise[0])[:, None]
         return ClientValues(
             gradient_norms_sq=norms_sq,
             gradient_variances=variances,
             weight_ranges=weight_stds * np.array([shape.largest for shape in self._shapes]),
-            error_scales=count * squares * np.array([shape.error_scale for shape in self._shapes]),
-            errors=count * squares[:, None] * np.array([shape.errors for shape in self._shapes]),
+            error_scales=count * squares * self._stretch**2 * np.array([shape.error_scale for shape in self._shapes]),
+            errors=count * squares[:, None] * self._stretch * np.array([shape.errors for shape in self._shapes]),
             bits=bits,
             losses=(0.3 + 3.0 * np.sqrt(fall)) * np.exp(0.02 * noise[1]),
         )
@@ -264,7 +275,8 @@ def _draw(rng: np.random.Generator, number: int) -> BankScenario:
     ease, compute_share = _log_uniform(rng, 0.3, 16.0), _log_uniform(rng, 0.02, 0.6)
     while True:  # a model and a deadline whose rates exist
         num_parameters, deadline_s = round(_log_uniform(rng, 1e4, 1e8)), _log_uniform(rng, 0.01, 60.0)
-        rate_bps = ease * bits_per_value * num_parameters / (deadline_s * (1.0 - compute_share))
+        upload_bits = bits_per_value * num_parameters / stretch(codec, num_parameters)
+        rate_bps = ease * upload_bits / (deadline_s * (1.0 - compute_share))
         if RATE_MIN_BPS <= rate_bps <= RATE_MAX_BPS:
             break
     epochs = int(rng.choice([1, 2, 5]))
@@ -272,8 +284,8 @@ def _draw(rng: np.random.Generator, number: int) -> BankScenario:
     rate = _log_uniform(rng, 1e-3, 0.5)
     size_mean = _log_uniform(rng, 50, 1e4)
     frequency_max_hz = _log_uniform(rng, 5e8, 3e9)
-    radius_m = _log_uniform(rng, 50, 2000)
     path_loss = PATH_LOSSES[number // len(CODECS) % len(PATH_LOSSES)]
+    radius_m = _log_uniform(rng, 50, INDOOR_RADIUS_MAX_M if path_loss.startswith("inh") else 2000)
     settings: dict[str, dict[str, Any]] = {
         "federation": {"num_clients": num_clients, "rounds": ROUNDS, "seed": int(rng.integers(2**31))},
         "data": {

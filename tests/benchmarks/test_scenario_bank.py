@@ -1,7 +1,7 @@
 """The bank of scenarios: what is drawn, and the clients that it plays."""
 
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -9,8 +9,9 @@ import pytest
 
 from qccf.core.errors import InfeasibleError
 from qccf.core.units import db_to_linear, dbm_to_w
-from qccf.quantization.registry import build_codec
+from qccf.quantization.registry import CODECS, build_codec
 from qccf.rounds.round import OpenRound
+from qccf.wireless.path_loss.registry import PATH_LOSSES
 from support import scenario_bank
 from support.scenario_bank import (
     ROUNDS,
@@ -36,11 +37,9 @@ def test_a_bank_is_the_same_for_the_same_seed_and_its_beginning_does_not_depend_
 
 
 def test_every_codec_meets_every_path_loss_and_all_values_are_in_their_ranges() -> None:
-    bank = list(scenarios(0, 24))
+    bank = list(scenarios(0, len(CODECS) * len(PATH_LOSSES)))
     pairs = {(one.settings["codec"]["name"], one.settings["cell"]["path_loss"]) for one in bank}
-    assert pairs == {
-        (codec, path_loss) for codec in scenario_bank.CODECS for path_loss in ("umi", "uma", "log-distance")
-    }
+    assert pairs == set(product(CODECS, PATH_LOSSES)), "every built-in codec and path loss"
     for one in bank:
         clients, channels = one.settings["federation"]["num_clients"], one.settings["radio"]["num_channels"]
         assert 2 <= clients <= 200
@@ -152,3 +151,18 @@ def test_lognormal_sizes_have_the_mean_and_the_deviation_of_the_settings() -> No
     assert sizes.mean() == pytest.approx(1200.0, abs=5 * 600.0 / 200.0)
     assert sizes.std() == pytest.approx(600.0, rel=0.05)
     assert np.median(sizes) < 1150.0  # skewed
+
+
+def test_a_longer_vector_of_the_sparse_codec_errs_more_per_value_and_takes_fewer_bits() -> None:
+    """Against the codec itself, on a vector of 16 times the length."""
+    count = 16 * SAMPLE_SIZE
+    one = next(one for one in named_scenarios() if one.name == "default/model")
+    scenario = one.scenario({"codec.name": "sparse", "learning.num_parameters": count})
+    now = BankSource(scenario, ClientModel(tail=5.0), np.full(10, 100.0)).values(0)
+    values = np.random.default_rng(1).standard_t(5.0, count)
+    power = scenario.learning.learning_rate * scenario.learning.local_updates
+    values *= power * np.sqrt(0.5 / count / np.mean(np.square(values)))
+    forecast = build_codec("sparse", count, [count]).forecast(values.astype(np.float32))
+    assert now.bits is not None
+    assert now.errors[0, :3] == pytest.approx(forecast.errors[:3], rel=0.1)
+    assert now.bits[0, :3] == pytest.approx(forecast.bits[:3], rel=0.25)

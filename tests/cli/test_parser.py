@@ -4,6 +4,8 @@ import pytest
 
 from qccf.cli import choices
 from qccf.cli.main import COMMANDS, main, parser
+from qccf.learning.aggregation.registry import AGGREGATION_RULES
+from qccf.learning.attacks.registry import ATTACKS
 from qccf.learning.datasets import DATASETS
 from qccf.learning.server.registry import SERVER_OPTIMIZERS
 from qccf.policies.registry import POLICIES
@@ -76,6 +78,8 @@ def test_what_can_be_chosen_is_what_the_registries_hold() -> None:
     assert list(choices.CODECS) == list(CODECS)
     assert list(choices.DATASETS) == list(DATASETS)
     assert list(choices.SERVER_OPTIMIZERS) == list(SERVER_OPTIMIZERS)
+    assert list(choices.AGGREGATION_RULES) == list(AGGREGATION_RULES)
+    assert list(choices.ATTACKS) == list(ATTACKS)
     assert tuple(choices.PRESETS) == PRESETS
 
 

@@ -109,7 +109,7 @@ def test_kkt_conditions(case: int) -> None:
         chosen = relaxed.case == case
         if not chosen.any():
             continue
-        c, prices = problem.constants, Prices.of(problem)
+        c, prices = problem.constants, Prices.of(problem, rows)
         t = terms(problem, total, rows[chosen], columns[chosen])
         q, f = relaxed.num_bits[chosen], relaxed.frequencies_hz[chosen]
         slack = (t.slack_bits - problem.slope_bits * q - t.cycle_bits / f) / t.slack_bits

@@ -71,15 +71,16 @@ def test_error_and_budget_by_hand() -> None:
     assert error_and_budget(TARGETS, second, SIZES) == pytest.approx((32.0, 19.2))
 
 
-def test_the_price_follows_what_arrived_and_debts_follow_who_had_a_turn() -> None:
+def test_the_price_follows_what_was_decided_and_debts_follow_who_had_a_turn() -> None:
     state = {"debts": [0.25, -0.25], "error_price": 1.0}
     after = FORM.update(state, decided(0, 1), arriving(True, True))
     assert after["error_price"] == pytest.approx(2.0 * exp(0.5 * (19.0 / 11.2 - 1.0)))
     assert after["debts"] == pytest.approx([-0.25, -0.75])
     lost = FORM.update(state, decided(0, 1), arriving(False, True))
-    assert lost["error_price"] == pytest.approx(2.0 * exp(0.5 * (32.0 / 19.2 - 1.0)))
+    assert lost["error_price"] == after["error_price"], "that an upload is lost says nothing about bits"
     assert lost["debts"] == pytest.approx([-0.25, -0.75]), "a lost upload was a turn"
     absent = FORM.update(state, decided(-1, 0), arriving(False, True))
+    assert absent["error_price"] == pytest.approx(2.0 * exp(0.5 * (32.0 / 19.2 - 1.0)))
     assert absent["debts"] == pytest.approx([0.75, -0.75])
 
 
@@ -90,7 +91,7 @@ def test_rounds_below_their_budgets_lower_the_price_to_its_floor_and_no_further(
     low = replace(good, error_price=0.021)
     after = FORM.update({"debts": [0.0, 0.0]}, decided(0, 1, targets=low), arriving(True, True))
     assert after["error_price"] == 2 * LEAST_PRICE
-    alone = FORM.update({"debts": [0.0, 0.0]}, decided(0, 1, targets=low), arriving(True, False))
+    alone = FORM.update({"debts": [0.0, 0.0]}, decided(0, -1, targets=low), arriving(True, False))
     assert alone["error_price"] == pytest.approx(0.021 * exp(-0.375)), "the floor is per participant"
 
 
@@ -105,10 +106,8 @@ def test_one_absurd_round_moves_the_price_by_a_limited_factor() -> None:
     assert after["error_price"] == most
 
 
-def test_when_nothing_arrives_only_debts_move() -> None:
+def test_when_nobody_takes_part_only_debts_move() -> None:
     state = {"debts": [0.0, 0.0], "error_price": 2.0}
-    lost = FORM.update(state, decided(0, 1), arriving(False, False))
-    assert lost == {"debts": [-0.5, -0.5], "error_price": 2.0}
     idle = replace(TARGETS, turns=np.zeros(2), error_price=77.0)
     assert FORM.update(state, decided(-1, -1, targets=idle), arriving(False, False)) == state
     first = FORM.update({"debts": [0.0, 0.0]}, decided(-1, -1, targets=idle), arriving(False, False))

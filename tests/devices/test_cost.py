@@ -112,7 +112,8 @@ def test_able_clients_are_those_that_settle_in_time() -> None:
 def test_optional_charges_by_hand() -> None:
     """Two clients at 200 MHz, 100 Mb/s and q = 1: 493,212 bits in 4.93 ms.
 
-    Coding 0.2e6 cycles adds 1 ms and 0.08 mJ to each. The client with 1000 samples ends 1 ms before the other.
+    Coding 0.2e6 cycles adds 1 ms and 0.08 mJ to each. The round ends after 6 + 1 + 4.93 ms with the larger client, and
+    both take 0.1 W for all of it.
     """
     plain = replace(CONSTANTS, cycles_per_sample=500.0)
     charged = replace(plain, coding_cycles=0.2e6, receive_energy_j=3e-4, idle_power_w=0.1, circuit_power_w=0.1)
@@ -123,7 +124,7 @@ def test_optional_charges_by_hand() -> None:
     np.testing.assert_allclose(after.upload_energy_j, 1.5 * before.upload_energy_j)
     np.testing.assert_allclose(after.coding_energy_j, [0.08e-3, 0.08e-3, 0.0])
     np.testing.assert_allclose(after.receive_energy_j, [3e-4, 3e-4, 0.0])
-    np.testing.assert_allclose(after.idle_energy_j, [0.0, 0.1 * 1e-3, 0.0], atol=1e-15)
+    np.testing.assert_allclose(after.idle_energy_j, [0.1 * 11.93212e-3, 0.1 * 11.93212e-3, 0.0])
     np.testing.assert_allclose(after.latency_s - before.latency_s, [1e-3, 1e-3, 0.0], atol=1e-15)
     assert after.arrived.tolist() == [True, True, False]
     parts = ("compute_energy_j", "upload_energy_j", "coding_energy_j", "receive_energy_j", "idle_energy_j")

@@ -29,8 +29,24 @@ def error_bound(problem: Problem, client: int, bits: int) -> float:
     return problem.constants.num_parameters * float(s.weight_ranges[client]) ** 2 / (4 * (2**bits - 1) ** 2)
 
 
+def own(problem: Problem, name: str, client: int) -> float:
+    """A constant of one client, which is the same for all or one of a list."""
+    values = getattr(problem.constants, name)
+    return float(values[client] if hasattr(values, "__len__") else values)
+
+
+def own_steps(problem: Problem, client: int) -> list[tuple[float, float]]:
+    """Frequency and energy per cycle of each step that a client's device has."""
+    c = problem.constants
+    if c.step_frequencies_hz is None:
+        return []
+    several = c.step_frequencies_hz.ndim > 1
+    rows = [one[client] if several else one for one in (c.step_frequencies_hz, c.step_energies_j)]
+    return [(float(f), float(e)) for f, e in zip(*rows, strict=True) if math.isfinite(f)]
+
+
 def slowest_frequency(problem: Problem, client: int, channel: int, bits: int) -> float | None:
-    """S(q), or None where the deadline cannot be met at all."""
+    """S(q), or the step with the least energy that is fast enough; None where the deadline cannot be met at all."""
     c = problem.constants
     rate = float(problem.rates_bps[client, channel])
     if rate <= 0:
@@ -38,23 +54,23 @@ def slowest_frequency(problem: Problem, client: int, channel: int, bits: int) ->
     left = c.deadline_s - payload(problem, client, bits) / rate
     if left <= 0:
         return None
-    frequency = max(
-        c.frequency_min_hz, c.local_epochs * c.cycles_per_sample * float(problem.dataset_sizes[client]) / left
-    )
-    return frequency if frequency <= c.frequency_max_hz else None
+    needed = c.local_epochs * own(problem, "cycles_per_sample", client) * float(problem.dataset_sizes[client]) / left
+    steps = own_steps(problem, client)
+    if steps:
+        fast_enough = [(energy_j, hertz) for hertz, energy_j in steps if hertz >= needed]
+        return min(fast_enough)[1] if fast_enough else None
+    frequency = max(own(problem, "frequency_min_hz", client), needed)
+    return frequency if frequency <= own(problem, "frequency_max_hz", client) else None
 
 
 def energy(problem: Problem, client: int, channel: int, bits: int, frequency: float) -> float:
     c = problem.constants
-    compute = (
-        c.local_epochs
-        * c.energy_coefficient
-        * c.cycles_per_sample
-        * float(problem.dataset_sizes[client])
-        * frequency**2
-    )
-    upload = c.transmit_power_w * payload(problem, client, bits) / float(problem.rates_bps[client, channel])
-    return compute + upload
+    cycles = c.local_epochs * own(problem, "cycles_per_sample", client) * float(problem.dataset_sizes[client])
+    steps = dict(own_steps(problem, client))
+    compute = cycles * (steps[frequency] if steps else own(problem, "energy_coefficient", client) * frequency**2)
+    upload_s = payload(problem, client, bits) / float(problem.rates_bps[client, channel])
+    radio_w = own(problem, "transmit_power_w", client) + own(problem, "circuit_power_w", client)
+    return compute + radio_w * upload_s
 
 
 def objective(problem: RoundProblem, channels: list[int], bits: list[int]) -> float:

@@ -78,7 +78,7 @@ def test_E3_the_deadline_has_a_price_in_case_1() -> None:
     """Pairs whose optimum is one bit because the deadline, not the upload, makes a second one dear."""
     found = 0
     for problem, total, rows, columns, mended, printed in sampled():
-        upload = Prices.of(problem).upload
+        upload = Prices.of(problem, rows).upload
         first = (mended.case == 1) & (upload < marginal_gain(1.0, terms(problem, total, rows, columns).gain))
         found += int(first.sum())
         assert (printed.case[first] != 1).all()
@@ -95,7 +95,7 @@ def test_E4_printed_multiplier_forgets_the_upload_price() -> None:
             continue
         bits = printed.num_bits[disputed]
         gain = marginal_gain(bits, terms(problem, total, rows[disputed], columns[disputed]).gain)
-        prices = Prices.of(problem)
+        prices = Prices.of(problem, rows[disputed])
         needed = prices.of_speed(problem.constants.frequency_max_hz)
         assert (gain >= needed).all()
         assert (gain - prices.upload < needed).all()

@@ -240,21 +240,19 @@ def test_one_zero_vector_among_others() -> None:
     assert (bits[:, [0, 1, 3]].mean(axis=0) > 1.5).all()
 
 
-def test_lost_uploads_move_debts_but_not_the_price() -> None:
+@pytest.mark.parametrize("lost_share", [0.02, 0.3, 1.0])
+def test_lost_uploads_move_debts_but_not_the_price(lost_share: float) -> None:
+    """Where only good links arrive, their least error is small; a price that followed it would grow without end."""
     statistics, rates = equal_statistics(*[1e3] * 4, norm_sq=1e-6), fading(8, 4, 2)
+    drawn = np.random.default_rng(1).random((80, 4)) < lost_share
     decisions, states = rounds_of(
-        Qccf(CONSTANTS, rounds=80), statistics, rates, 80, lambda index, on: on & (index >= 20)
+        Qccf(CONSTANTS, rounds=80), statistics, rates, 80, lambda index, on: on & drawn[index]
     )
-    assert len({state["error_price"] for state in states[19:]}) == 1
+    _, lossless = rounds_of(Qccf(CONSTANTS, rounds=80), statistics, rates, 80)
+    assert [one["error_price"] for one in states] == [one["error_price"] for one in lossless]
     on = np.array([decision.participates for decision in decisions])
     assert (on.sum(axis=1) == 2).all(), "nobody gives up"
-    assert on[20:].sum(axis=0).min() >= 25
-    one_fails, states = rounds_of(
-        Qccf(CONSTANTS, rounds=80), statistics, rates, 80, lambda _, on: on & (np.arange(4) == 1)
-    )
-    on = np.array([decision.participates for decision in one_fails])
     assert np.ptp(on.sum(axis=0)) <= 10, "a client whose uploads are lost had its turns"
-    assert len({state["error_price"] for state in states}) > 20
 
 
 def test_a_client_that_is_able_only_sometimes_gets_its_share_of_these_rounds() -> None:

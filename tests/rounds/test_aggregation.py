@@ -4,16 +4,23 @@ import numpy as np
 import pytest
 
 from qccf.core.errors import DivergedError, ServerOptimizerError
+from qccf.learning.aggregation.mean import Mean
 from qccf.learning.server.average import Average
 from qccf.learning.server.fedexp import FedExP
-from qccf.rounds.aggregation import Arrivals, next_model
+from qccf.rounds.aggregation import Aggregator, Arrivals
 from tests.rounds.test_uplink import PREVIOUS, both_uploads, decision
 
 SIZES = np.array([100.0, 50.0, 300.0])
 
 
 def averaged(uploads, codec, sizes=SIZES, raw: bool = False) -> np.ndarray:
-    return next_model(Average(), {}, Arrivals(uploads, sizes, decision(raw), codec, PREVIOUS), 2)[0]
+    return aggregated(Average(), {}, Arrivals(uploads, sizes, decision(raw), codec, PREVIOUS, 2))[0]
+
+
+def aggregated(optimizer, state, arrivals):
+    """The next model and the state of the optimizer behind the plain mean."""
+    made = Aggregator(Mean(), optimizer).next_model(Mean().init(3), state, arrivals)
+    return made.model, made.optimizer_state
 
 
 @pytest.mark.parametrize("name", ["model", "model+entropy", "block"])
@@ -39,7 +46,7 @@ def test_raw_models_replace_the_global_one_whatever_the_codec() -> None:
 def test_an_empty_round_keeps_the_model_and_the_optimizer() -> None:
     codec, _ = both_uploads("update")
     state = {"velocity": np.ones(2)}
-    model, after = next_model(Average(), state, Arrivals({}, np.ones(3), decision(), codec, PREVIOUS), 2)
+    model, after = aggregated(Average(), state, Arrivals({}, np.ones(3), decision(), codec, PREVIOUS, 2))
     assert model is PREVIOUS
     assert after is state
 
@@ -48,7 +55,7 @@ def test_an_empty_round_keeps_the_model_and_the_optimizer() -> None:
 @pytest.mark.parametrize("name", ["model", "update", "update+entropy"])
 def test_changes_are_those_of_each_client_in_order(name: str, raw: bool) -> None:
     codec, uploads = both_uploads(name, raw)
-    arrivals = Arrivals(dict(reversed(uploads.items())), SIZES, decision(raw), codec, PREVIOUS)
+    arrivals = Arrivals(dict(reversed(uploads.items())), SIZES, decision(raw), codec, PREVIOUS, 2)
     expected = [[4.0, 0.0], [0.0, 4.0]] if codec.relative else [[-8.0, 9.0], [-9.0, 11.0]]
     np.testing.assert_allclose(list(arrivals.changes()), expected, atol=1e-4)
     assert arrivals.shares.tolist() == [0.25, 0.75]
@@ -59,8 +66,8 @@ def test_changes_are_those_of_each_client_in_order(name: str, raw: bool) -> None
 def test_buffers_are_averaged_and_the_optimizer_does_not_see_them() -> None:
     """FedExP doubles the first value's change: w·‖Δ_i‖² = 16·0.25, ‖Δ‖² = 1, so the factor is 4/2 = 2."""
     codec, uploads = both_uploads("update", raw=True)
-    arrivals = Arrivals(uploads, SIZES, decision(raw=True), codec, PREVIOUS)
-    model, _ = next_model(FedExP(epsilon=1e-12), {}, arrivals, 1)
+    arrivals = Arrivals(uploads, SIZES, decision(raw=True), codec, PREVIOUS, 1)
+    model, _ = aggregated(FedExP(epsilon=1e-12), {}, arrivals)
     np.testing.assert_allclose(model, [9.0 + 2.0 * 1.0, -6.0], atol=1e-5)
 
 
@@ -89,4 +96,4 @@ class Broken:
 def test_a_faulty_optimizer_gets_a_sentence(optimizer, error, words: str) -> None:
     codec, uploads = both_uploads("update")
     with pytest.raises(error, match=words):
-        next_model(optimizer, {}, Arrivals(uploads, SIZES, decision(), codec, PREVIOUS), 2)
+        aggregated(optimizer, {}, Arrivals(uploads, SIZES, decision(), codec, PREVIOUS, 2))

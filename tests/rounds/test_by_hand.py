@@ -1,10 +1,12 @@
 """The fast path equals the round written out in plain loops."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from examples.one_round_by_hand import one_round
 from qccf.rounds.ledger import Ledger
-from qccf.rounds.round import ServerState, run_round
+from qccf.rounds.round import run_round, state_at
 from qccf.rounds.setup import build_rules, scenario_codec
 from qccf.rounds.world import build_world
 from qccf.runtimes.clients import Clients
@@ -21,7 +23,13 @@ def test_one_round_by_hand() -> None:
         source = TrainedUploads(clients, rules, weights)
         statistics = source.initial_statistics()
         state = rules.policy.init(statistics)
-        after = run_round(ServerState(2, weights, state, statistics), rules, world, source, ledger)
+        after = run_round(
+            replace(state_at(rules, statistics, weights), round_index=2, policy_state=state),
+            rules,
+            world,
+            source,
+            ledger,
+        )
     by_hand = one_round(scenario, dataset, statistics, state, seed, n=2)
     assert 0 < by_hand["decision"].participates.sum() <= 4
     moved = np.abs(after.weights - weights).max()

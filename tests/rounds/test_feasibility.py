@@ -42,6 +42,19 @@ def test_nobody_means_that_the_world_is_refused() -> None:
         build_world(scenario, 0)
 
 
+def test_the_remedy_is_a_deadline_where_the_mean_client_cannot_even_train_in_time() -> None:
+    """1,200 samples take 2.4 ms of 2 ms; some clients have fewer."""
+    scenario = load_scenario("femnist", {"codec.name": "model", "device.deadline_s": 0.002})
+    with pytest.raises(InfeasibleError, match="more time than is left after training on 1200 samples") as refused:
+        build_world(scenario, 0)
+    message = str(refused.value)
+    assert "nan" not in message
+    assert "inf " not in message
+    needed_s = float(message.split("device.deadline_s = ")[-1].rstrip("."))
+    assert 0.0024 < needed_s < 0.02
+    build_world(scenario.replaced(device={"deadline_s": needed_s}), 0)
+
+
 @pytest.mark.parametrize(
     ("positions", "sentence"),
     [

@@ -98,6 +98,20 @@ def test_clients_repeat_and_sizes_and_errors_scale_with_the_parameters() -> None
         np.testing.assert_allclose(getattr(other, name), 2.0 * getattr(one, name)[index])
 
 
+@pytest.mark.parametrize(("codec", "ratio"), [("update+entropy", 0.04), ("model+entropy", 1.0)])
+def test_errors_of_updates_follow_the_squares_of_learning_rate_and_steps(codec: str, ratio: float) -> None:
+    """A tenth of the learning rate and twice the steps: updates have a fifth of the length."""
+    common = {"codec.name": codec}
+    changed = {"learning.learning_rate": 0.01, "learning.local_updates": 12}
+    before, after = (
+        BundledStatistics(load_scenario("femnist", common | more), np.full(10, 1200.0)).known(5)
+        for more in ({}, changed)
+    )
+    assert after.upload_errors == pytest.approx(ratio * before.upload_errors)
+    assert after.error_scales == pytest.approx(ratio * before.error_scales)
+    assert after.gradient_norms_sq.tolist() == before.gradient_norms_sq.tolist()
+
+
 def test_the_margin_is_known_and_not_sent() -> None:
     plain, wide = source("codec.safety_margin=0.0"), source("codec.safety_margin=0.5")
     np.testing.assert_allclose(wide.known(4).upload_bits, 1.5 * plain.known(4).upload_bits)

@@ -89,6 +89,23 @@ def test_a_server_optimizer_resumes_with_its_state(optimizer: str, tmp_path: Pat
     assert_same(resumed, run_to_the_end("qccf", None, *settings))
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("attack.kind=noise", "attack.noise.scale=50", "attack.clients=2", "radio.num_channels=2"),
+        ("aggregation.rule=multi-krum", "attack.kind=sign-flip"),
+        ("privacy.clip_norm=0.5", "privacy.noise_multiplier=0.1"),
+    ],
+)
+def test_aggregation_attacks_and_privacy_resume(settings: tuple[str, ...], tmp_path: Path) -> None:
+    stopped_after(4, tmp_path, *settings)
+    resumed = run_to_the_end("qccf", tmp_path, *settings)
+    whole = run_to_the_end("qccf", None, *settings)
+    assert_same(resumed, whole)
+    assert resumed.summary.get("privacy") == whole.summary.get("privacy")
+    np.testing.assert_array_equal(resumed.clients["kept"], whole.clients["kept"])
+
+
 def stopped_after(rounds: int, out: Path, *overrides: str) -> None:
     class StopError(Exception):
         pass

@@ -89,6 +89,14 @@ def test_no_text_looks_like_a_path() -> None:
                 requested_scenario(ScenarioBody(settings=settings), SETUP)
 
 
+def test_devices_may_be_chosen_in_a_request() -> None:
+    chosen = {"devices.profile": "raspberry-pi-4", "device.deadline_s": 60.0}
+    assert requested_scenario(ScenarioBody(settings=chosen), SETUP).devices.profile == "raspberry-pi-4"
+    own = chosen | {"learning.model_options": {"wide": 2}}
+    with pytest.raises(ConfigError, match="flops_per_sample = 0 is not accepted"):
+        requested_scenario(ScenarioBody(settings=own), SETUP)
+
+
 def test_no_model_is_built_to_count_it() -> None:
     """Counting loads torch and the user's model."""
     with pytest.raises(ConfigError, match=r"learning.num_parameters = 0 is not accepted"):

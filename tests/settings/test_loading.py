@@ -127,7 +127,7 @@ def test_charges_are_named_and_become_constants() -> None:
         )
     )
     assert plain.accounts.charged == "computing, uploading"
-    assert charged.accounts.charged == "computing, uploading, coding, receiving, idle waiting"
+    assert charged.accounts.charged == "computing, uploading, coding, receiving, resting"
     assert charged.constants().coding_cycles == 80.0 * 246_590
     assert charged.constants().receive_energy_j == pytest.approx(0.1 * 32 * 246_590 / 1e8)
     assert (plain.constants().coding_cycles, plain.constants().receive_energy_j) == (0.0, 0.0)

@@ -16,7 +16,7 @@ from qccf.core.errors import ProblemError
 from qccf.devices.cost import settle
 from qccf.policies.qccf import Qccf
 from qccf.settings.loading import load_scenario
-from qccf.settings.problem import CONSTANTS, POWER_CONSTANTS, DefaultProblem, parse_problem
+from qccf.settings.problem import CONSTANTS, POWER_CONSTANTS, DefaultProblem, decide_problem, parse_problem
 from support.problems import random_problem, typical_problem
 from tests.helpers import brute
 
@@ -344,3 +344,50 @@ def test_transmit_power_is_a_decision_where_its_limits_are_given(default_tree: d
     assert answer["energy_j"] <= fixed["energy_j"]
     assert main(["decide", str(path)]) == 0
     assert "power (mW)" in capsys.readouterr().out
+
+
+def test_constants_may_be_listed_for_each_client(tree: dict, tmp_path: Path, capsys) -> None:
+    """A list of equal numbers decides as the number; other numbers are those of each client, as brute force says."""
+    count = len(tree["rates_bps"])
+    plain = decide_problem(parse_problem(tree))
+    equal = tree | {
+        "constants": tree["constants"] | {"energy_coefficient": [tree["constants"]["energy_coefficient"]] * count}
+    }
+    same = decide_problem(parse_problem(equal))
+    np.testing.assert_array_equal(plain.channels, same.channels)
+    np.testing.assert_array_equal(plain.num_bits, same.num_bits)
+    rng = np.random.default_rng(4)
+    spread = {
+        name: (tree["constants"][name] * rng.uniform(0.8, 1.25, count)).tolist()
+        for name in ("cycles_per_sample", "energy_coefficient", "transmit_power_w")
+    }
+    own = tree | {"constants": tree["constants"] | spread}
+    path = tmp_path / "problem.json"
+    path.write_text(json.dumps(own))
+    assert main(["decide", str(path), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    problem = parse_problem(own)
+    assert answer["objective"] == pytest.approx(brute.objective(problem, answer["channels"], answer["num_bits"]))
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([1000.0], "constants.cycles_per_sample has 1 entries"),
+        ([], "constants.cycles_per_sample"),
+        ([1000.0, "x", 1000.0, 1000.0], r"constants.cycles_per_sample\[1\] = 'x' is not a number"),
+        ([1000.0, True, 1000.0, 1000.0], r"constants.cycles_per_sample\[1\] = 'True' is not a number"),
+        ([1000.0, 1e30, 1000.0, 1000.0], r"constants.cycles_per_sample\[1\] = 1e\+30 is out of range"),
+        ([1000.0, float("nan"), 1000.0, 1000.0], r"constants.cycles_per_sample\[1\] = nan is out of range"),
+        ([[1.0]] * 4, "constants.cycles_per_sample"),
+    ],
+)
+def test_wrong_lists_of_constants_are_refused(tree: dict, values: list, words: str) -> None:
+    with pytest.raises(ProblemError, match=words):
+        parse_problem(tree | {"constants": tree["constants"] | {"cycles_per_sample": values}})
+
+
+def test_listed_limits_must_be_in_order(tree: dict) -> None:
+    lowest = {"frequency_min_hz": [2e8, 2e8, 2e9, 2e8]}
+    with pytest.raises(ProblemError, match=r"frequency_min_hz = 2e\+09 is above frequency_max_hz = 1e\+09: swap them"):
+        parse_problem(tree | {"constants": tree["constants"] | lowest})

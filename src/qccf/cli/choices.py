@@ -42,6 +42,23 @@ SERVER_OPTIMIZERS = {
     "fedexp": "longer steps where clients point in different directions",
 }
 
+AGGREGATION_RULES = {
+    "mean": "weighted by data; changes much longer than usual are clipped",
+    "trimmed-mean": "the mean of each value without its extremes",
+    "median": "the median of each value",
+    "krum": "the one client that is nearest to the others",
+    "multi-krum": "the mean of the clients that are nearest to the others",
+}
+
+ATTACKS = {
+    "none": "everybody is honest",
+    "scaled-update": "a change of the model many times as long",
+    "sign-flip": "the change in the opposite direction",
+    "label-flip": "training with wrong labels",
+    "noise": "random values in place of the change",
+    "lying-statistics": "an honest change with wrong statistics",
+}
+
 DATASETS = {
     "handwriting": "synthetic characters, 62 classes; needs no download",
     "emnist": "handwritten characters, 62 classes, writers unknown",

@@ -124,7 +124,15 @@ def _print_results(
 ) -> int:
     """Read the runs back, write their figures and summaries, print the table; returns the exit status."""
     from qccf.cli.json_output import print_json, run_json
-    from qccf.cli.tables import common_parts, print_health, results_table, service_table, status_of, targets_table
+    from qccf.cli.tables import (
+        common_parts,
+        print_health,
+        print_privacy,
+        results_table,
+        service_table,
+        status_of,
+        targets_table,
+    )
     from qccf.core.files import one_at_a_time, write_text_whole
     from qccf.core.numbers import quantity
     from qccf.core.words import counted
@@ -156,6 +164,7 @@ def _print_results(
     if targets:
         console.print(targets_table(run_labels(runs), runs, targets))
     console.print(service_table(run_labels(runs), summaries))
+    print_privacy(console, runs)
     print_health(console, health_sentences(runs))
     floors_j = sorted(summary["floor_j"] for summary in summaries)
     ends = floors_j[:1] if floors_j[-1] < 1.01 * floors_j[0] else [floors_j[0], floors_j[-1]]

@@ -43,7 +43,8 @@ def overrides(prefix: str, **_: object) -> list[str]:
     if not equals:
         return [f"{info.path}=" for info in settings_reference()]
     known = {"data.dataset": choices.DATASETS, "policy.name": choices.POLICIES, "codec.name": choices.CODECS}
-    known |= {"server.optimizer": choices.SERVER_OPTIMIZERS}
+    known |= {"server.optimizer": choices.SERVER_OPTIMIZERS, "aggregation.rule": choices.AGGREGATION_RULES}
+    known |= {"attack.kind": choices.ATTACKS}
     listed = {info.path: info.choices.split(", ") for info in settings_reference() if info.choices}
     return [f"{key}={value}" for value in known.get(key, listed.get(key, ()))]
 

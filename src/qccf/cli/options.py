@@ -123,6 +123,8 @@ def add_training(command: Parser) -> None:
     command.add_argument("--tensorboard", action="store_true", help="log every round for TensorBoard")
     command.lists["Datasets (--set data.dataset=NAME)"] = choices.DATASETS
     command.lists["Server optimizers (--set server.optimizer=NAME)"] = choices.SERVER_OPTIMIZERS
+    command.lists["Aggregation rules (--set aggregation.rule=NAME)"] = choices.AGGREGATION_RULES
+    command.lists["Attacks (--set attack.kind=NAME)"] = choices.ATTACKS
 
 
 def add_until_accuracy(command: Parser) -> None:

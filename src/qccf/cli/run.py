@@ -163,7 +163,7 @@ def resumed_scenario(options: argparse.Namespace) -> "Scenario":
 
 def _print_results(console: "Console", run: "Run", out: Path, as_json: str | None) -> None:
     from qccf.cli.json_output import print_json, run_json
-    from qccf.cli.tables import common_parts, print_health, results_table, service_table
+    from qccf.cli.tables import common_parts, print_health, print_privacy, results_table, service_table
     from qccf.core.words import counted
     from qccf.rounds.run import health_sentences
 
@@ -173,6 +173,7 @@ def _print_results(console: "Console", run: "Run", out: Path, as_json: str | Non
     title = f"{run.summary['dataset']}, {counted(run.summary['rounds'], 'round')}{common_parts([run])}"
     console.print(results_table(title, [run.policy], [run.summary]))
     console.print(service_table([run.policy], [run.summary]))
+    print_privacy(console, [run])
     print_health(console, health_sentences([run]))
     if run.summary["synthetic"]:
         console.print(f"Data: {run.summary['data']}.", style="yellow")

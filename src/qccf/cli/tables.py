@@ -98,8 +98,11 @@ def results_table(title: str, labels: Sequence[str], summaries: Sequence[dict[st
 
 def _charges(summaries: Iterable[dict[str, Any]]) -> list[str]:
     """What the energies of a table contain, where that is more than computing and uploading."""
+    summaries = list(summaries)
     charged = dict.fromkeys(summary.get("charged", PAPERS_CHARGES) for summary in summaries)
-    return [] if set(charged) == {PAPERS_CHARGES} else [f"Energy: {' | '.join(charged)}."]
+    devices = dict.fromkeys(summary["devices"] for summary in summaries if "devices" in summary)
+    told = [] if set(charged) == {PAPERS_CHARGES} else [f"Energy: {' | '.join(charged)}."]
+    return told + ([f"Joules are those of {' | '.join(devices)}."] if devices else [])
 
 
 def _differences(mine: list[dict[str, Any]], first: list[dict[str, Any]]) -> tuple[str, str]:
@@ -238,6 +241,14 @@ def print_health(console: Console, sentences: Sequence[str]) -> None:
     """What is wrong, one sentence per line; nothing where all is well."""
     for sentence in sentences:
         console.print(Text(f"Health: {sentence}", style="yellow"), soft_wrap=True)
+
+
+def print_privacy(console: Console, runs: "Sequence[Run]") -> None:
+    """What each kind of run promises about privacy; nothing where privacy is off."""
+    from qccf.rounds.run import privacy_sentences
+
+    for sentence in privacy_sentences(runs):
+        console.print(Text(f"Privacy: {sentence}"), soft_wrap=True)
 
 
 def _by_label(labels: Sequence[str], summaries: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

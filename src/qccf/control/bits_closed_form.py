@@ -43,12 +43,12 @@ class Prices(NamedTuple):
     """The cost of one more bit: `upload` is pV, `speed` is 2Vα, and κ1 = speed·f³."""
 
     slope_bits: float
-    upload: float
-    speed: float
+    upload: Any
+    speed: Any
 
     @classmethod
-    def of(cls, problem: Problem) -> "Prices":
-        c = problem.constants
+    def of(cls, problem: Problem, rows: Any) -> "Prices":
+        c = problem.constants.of(rows)
         return cls(
             problem.slope_bits,
             c.upload_power_w * problem.energy_price,
@@ -91,7 +91,7 @@ def marginal_gain_slope(num_bits: Any, gain: Any) -> Any:
     return -gain * LN2 * power * (2.0 * power + 1.0) / (power - 1.0) ** 4
 
 
-def unconstrained_bits(gain: Any, price: float) -> FloatArray:
+def unconstrained_bits(gain: Any, price: Any) -> FloatArray:
     """Bits where the deadline does not bind (Case 2): x = 2^q - 1 is the positive root of x³ - A4·x - A4 = 0.
 
     For A4 ≥ 27/4 there are three real roots, and the trigonometric formula gives the largest. Below that there is one
@@ -113,9 +113,9 @@ def relaxed_optimum(
     problem: Problem, total: Any, rows: Any, columns: Any, *, case_five: CaseFive, last_bits: Any = np.nan
 ) -> Relaxed:
     """The relaxed optimum of each pair. The Taylor step of Case 5 starts at `last_bits`; NaN means no last bits."""
-    c = problem.constants
+    c = problem.constants.of(rows)
     t = terms(problem, total, rows, columns)
-    prices = Prices.of(problem)
+    prices = Prices.of(problem, rows)
     bits_slow = np.minimum((t.slack_bits - t.cycle_bits / c.frequency_min_hz) / prices.slope_bits, BITS_CAP)
     bits_fast = np.minimum((t.slack_bits - t.cycle_bits / c.frequency_max_hz) / prices.slope_bits, BITS_CAP)
     feasible = bits_fast >= 1.0
@@ -143,7 +143,11 @@ def relaxed_optimum(
         where = np.nonzero(is_fifth)
         inner = Terms(*(field[where] for field in t))
         start = np.broadcast_to(last_bits, t.gain.shape)[where]
-        fifth[where] = _case_five(inner, safe_slow[where], safe_fast[where], prices, case_five, start)
+        own = prices
+        if c.differ:
+            upload, speed = (np.broadcast_to(one, t.gain.shape)[where] for one in (prices.upload, prices.speed))
+            own = Prices(prices.slope_bits, upload, speed)
+        fifth[where] = _case_five(inner, safe_slow[where], safe_fast[where], own, case_five, start)
 
     cases = [is_first, is_second, is_third, is_fourth, is_fifth]
     bits = [np.ones_like(t.gain), free_bits, bits_fast, bits_slow, fifth]

@@ -90,7 +90,7 @@ def useful_levels(problem: Problem) -> int:
     bits = costs.payload_bits(np.arange(1, MAX_NUM_BITS + 1), rows, problem.observation.statistics, c)
     with np.errstate(divide="ignore", invalid="ignore"):
         seconds = np.broadcast_to(bits, (count, MAX_NUM_BITS)) / problem.rates_bps.max(axis=1)[:, None]
-        price = problem.energy_price * c.upload_power_w * np.diff(seconds, axis=1)
+        price = problem.energy_price * c.aligned(seconds).upload_power_w * np.diff(seconds, axis=1)
     if c.adapt_power:  # with the best power a bit costs less than at full power
         per_bit_j = power.least_energy_per_bit_j(problem.rates_bps.max(axis=1), c)[:, None]
         price = problem.energy_price * per_bit_j * np.diff(np.broadcast_to(bits, (count, MAX_NUM_BITS)), axis=1)

@@ -22,9 +22,9 @@ def printed_optimum(problem: Problem, total: Any, rows: Any, columns: Any, *, la
     E3: Pre1 has neither the deadline's multiplier nor the limit f_max. E4: Pre3 and Pre4 compare X itself. E5: Case 2
     has no real value for A4 > 27/4. E2: Case 5 divides by the wrong derivative.
     """
-    c = problem.constants
+    c = problem.constants.of(rows)
     t = terms(problem, total, rows, columns)
-    slope, price, speed_price = Prices.of(problem)
+    slope, price, speed_price = Prices.of(problem, rows)
     with np.errstate(all="ignore"):
         first_hz = np.maximum(c.frequency_min_hz, t.cycle_bits / (t.slack_bits - slope))
         is_first = price - marginal_gain(1.0, t.gain) >= 0.0
@@ -55,7 +55,7 @@ def printed_optimum(problem: Problem, total: Any, rows: Any, columns: Any, *, la
     )
 
 
-def _printed_taylor(last: Any, t: Terms, slope: float, price: float, speed_price: float) -> Any:
+def _printed_taylor(last: Any, t: Terms, slope: float, price: Any, speed_price: Any) -> Any:
     """The printed step of Case 5, with 2·2^(2q) + 1 in its denominator (E2)."""
     power = np.exp2(last)
     room = t.slack_bits - slope * last

@@ -70,16 +70,16 @@ class Problem:
     def frequencies_hz(self, num_bits: Any, rows: Any, columns: Any) -> FloatArray:
         """The slowest frequency that meets the deadline, for the pairs (rows, columns); infinite where none does."""
         upload_s = self.transmission(num_bits, rows, columns).upload_s
-        return np.asarray(cost.slowest_frequency_hz(self.cycles[rows], upload_s, self.constants))
+        return np.asarray(cost.slowest_frequency_hz(self.cycles[rows], upload_s, self.constants.of(rows)))
 
     def transmission(self, num_bits: Any, rows: Any, columns: Any) -> cost.Transmission:
         """Upload times and transmit powers of the pairs (rows, columns)."""
         bits = costs.payload_bits(num_bits, rows, self.observation.statistics, self.constants)
-        return cost.transmission(bits, self.rates_bps[rows, columns], self.cycles[rows], self.constants)
+        return cost.transmission(bits, self.rates_bps[rows, columns], self.cycles[rows], self.constants.of(rows))
 
     def energy_costs(self, num_bits: Any, rows: Any, columns: Any) -> FloatArray:
         """The price of the energy of the pairs (rows, columns); infinite where the deadline cannot be met."""
-        c = self.constants
+        c = self.constants.of(rows)
         sent = self.transmission(num_bits, rows, columns)
         frequency_hz = cost.slowest_frequency_hz(self.cycles[rows], sent.upload_s, c)
         spent_j = cost.compute_energy_j(self.cycles[rows], frequency_hz, c) + cost.upload_energy_j(sent, c)

@@ -33,6 +33,7 @@ from qccf.core.contracts import (
     Targets,
 )
 from qccf.core.steps import usual_steps
+from qccf.devices.batteries import energy_factors
 from qccf.quantization import costs
 
 TOLERATED_NOISE = 3.0
@@ -67,6 +68,7 @@ class ScaleFreeForm:
     slack: float
     share: float
     energy_weight: float
+    battery_weight: float = 0.0
 
     def init(self, statistics: Statistics) -> PolicyState:
         return {"debts": [0.0] * statistics.num_clients}
@@ -76,14 +78,15 @@ class ScaleFreeForm:
         statistics = observation.statistics
         tolerated = self.tolerated_error(statistics)
         bits = self._usual_bits(observation, tolerated)
-        turns = whose_turn(observation, self.constants, bits, np.array(state["debts"]), self.share)
+        factors = energy_factors(observation.charges, self.battery_weight)
+        turns = whose_turn(observation, self.constants, bits, np.array(state["debts"]), self.share, factors)
         clients = np.flatnonzero(turns.channels >= 0)
         if len(clients) == 0:
             return self._nobody(state, statistics, turns, tolerated)
-        part = observation.of(clients)
-        errors = costs.expected_errors(part.statistics, self.constants)
-        least_errors, channels = self._least_errors(part, errors)
-        price, problem = self._priced(state, part, channels, errors, least_errors, tolerated)
+        part, constants = observation.of(clients), self.constants.of(clients)
+        errors = costs.expected_errors(part.statistics, constants)
+        least_errors, channels = _least_errors(part, constants, errors)
+        price, problem = self._priced(state, part, constants, channels, errors, least_errors, tolerated)
         solved = serve(problem)
 
         def spread(values: Any, absent: float) -> Any:
@@ -110,7 +113,11 @@ class ScaleFreeForm:
         )
 
     def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
-        """Move the error price by what arrived, the debts by who had a turn."""
+        """Move the error price by what was decided, the debts by who had a turn.
+
+        Lost uploads move neither: with more bits not one more would arrive, and the budget of the few that did arrive
+        says nothing about the price.
+        """
         targets = decision.targets
         if targets is None:  # of a variant that decides itself
             return {name: state[name] for name in ("debts", "error_price") if name in state}
@@ -118,13 +125,12 @@ class ScaleFreeForm:
         debts *= min(1.0, MOST_DEBT / max(float(np.abs(debts).max()), MOST_DEBT))  # keeps their order
         after: PolicyState = {"debts": debts.tolist()}
         price = targets.error_price
-        if outcome.arrived.any():
-            error, budget = error_and_budget(targets, outcome.arrived, outcome.statistics.dataset_sizes)
+        on = decision.participates
+        if on.any():
+            error, budget = error_and_budget(targets, on, outcome.statistics.dataset_sizes)
             excess = min(error / budget - 1.0, MOST_EXCESS) if budget > 0.0 else 0.0
-            least = LEAST_PRICE * float(outcome.arrived.sum())
-            price = min(max(price * exp(PRICE_STEP * excess), least), least * MOST_PRICE_RATIO)
-        if decision.participates.any():
-            after["error_price"] = price
+            least = LEAST_PRICE * float(on.sum())
+            after["error_price"] = min(max(price * exp(PRICE_STEP * excess), least), least * MOST_PRICE_RATIO)
         elif "error_price" in state:
             after["error_price"] = state["error_price"]
         return after
@@ -151,20 +157,11 @@ class ScaleFreeForm:
         budgets = np.maximum(self.slack * errors[rows, most_bits - 1], max(participants, 1.0) * tolerated)
         return np.asarray(1 + (errors <= budgets[:, None]).argmax(axis=1), dtype=np.int64)
 
-    def _least_errors(self, part: Observation, errors: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Each client's error and channel where the aggregate errs least: all bits, on the best channels for that."""
-        rows = np.arange(len(errors))
-        at_most = errors[rows[:, None], most_bits_in_time(part, self.constants) - 1]
-        usable = usable_pairs(part, self.constants)
-        weights_sq = np.square(part.statistics.dataset_sizes / part.statistics.dataset_sizes.sum())
-        matched = match_everyone(np.where(usable, weights_sq[:, None] * at_most, np.inf))
-        assert matched is not None, "these clients were matched before"
-        return at_most[rows, matched[1]], matched[1]
-
     def _priced(
         self,
         state: PolicyState,
         part: Observation,
+        constants: Constants,
         channels: IntArray,
         errors: FloatArray,
         least_errors: FloatArray,
@@ -179,7 +176,7 @@ class ScaleFreeForm:
         rows, sizes = np.arange(len(channels)), part.statistics.dataset_sizes
         squares = np.square(sizes / sizes.sum())
         budget = max(self.slack * float(squares @ least_errors), tolerated)
-        free = ScaleFreeProblem(part, self.constants, energy_price=1.0, error_price=0.0)
+        free = ScaleFreeProblem(part, constants, energy_price=1.0, error_price=0.0)
         spent_j = free.energy_costs(LEVELS, rows[:, None], channels[:, None])
         reference_j = float(spent_j[:, 0].mean())
         if budget <= 0.0:  # an exact upload is possible, and nothing else is tolerated
@@ -210,11 +207,22 @@ class ScaleFreeForm:
         )
 
 
-def error_and_budget(targets: Targets, arrived: BoolArray, dataset_sizes: FloatArray) -> tuple[float, float]:
-    """The expected squared error of the aggregate of what arrived, and its budget."""
-    weights_sq = np.square(np.where(arrived, dataset_sizes, 0.0) / dataset_sizes[arrived].sum())
-    least = targets.slack * float(weights_sq @ targets.least_errors)
-    return float(weights_sq @ targets.errors), max(least, targets.tolerated_error)
+def _least_errors(part: Observation, constants: Constants, errors: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Each client's error and channel where the aggregate errs least: all bits, on the best channels for that."""
+    rows = np.arange(len(errors))
+    at_most = errors[rows[:, None], most_bits_in_time(part, constants) - 1]
+    usable = usable_pairs(part, constants)
+    weights_sq = np.square(part.statistics.dataset_sizes / part.statistics.dataset_sizes.sum())
+    matched = match_everyone(np.where(usable, weights_sq[:, None] * at_most, np.inf))
+    assert matched is not None, "these clients were matched before"
+    return at_most[rows, matched[1]], matched[1]
+
+
+def error_and_budget(targets: Targets, on: BoolArray, dataset_sizes: FloatArray) -> tuple[float, float]:
+    """The expected squared error of the aggregate of these clients, and its budget."""
+    weights_sq = np.square(dataset_sizes[on] / dataset_sizes[on].sum())
+    least = targets.slack * float(weights_sq @ targets.least_errors[on])
+    return float(weights_sq @ targets.errors[on]), max(least, targets.tolerated_error)
 
 
 def _balanced_price(energy: FloatArray, ratios: FloatArray, goal: float) -> float:

@@ -57,6 +57,12 @@ def _pair_model(problem: RoundProblem, inner: Inner, last_bits: IntArray | None)
             f'control.inner = "{inner}" needs a codec whose payload bits are affine in q, but this codec lists them: '
             'use "exact", or a codec without entropy coding.'
         )
+    steps_hz = problem.constants.step_frequencies_hz
+    if steps_hz is not None and np.isfinite(steps_hz).any():
+        raise ConfigError(
+            f'control.inner = "{inner}" needs devices with a continuous frequency, but some have steps: use "exact", '
+            "or profiles with an energy_coefficient."
+        )
     if inner == "printed":
         return PrintedPairs(problem, last_bits)
     return ClosedFormPairs(problem, last_bits, "taylor" if inner == "closed-form-taylor" else "iterated")

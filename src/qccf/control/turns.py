@@ -47,12 +47,18 @@ def most_participants(usable: BoolArray) -> int:
 
 
 def whose_turn(
-    observation: Observation, constants: Constants, num_bits: IntArray, debts: FloatArray, share: float
+    observation: Observation,
+    constants: Constants,
+    num_bits: IntArray,
+    debts: FloatArray,
+    share: float,
+    factors: FloatArray | None = None,
 ) -> Turns:
     """The clients of this round. `num_bits` are the bits with which each client's energy is judged.
 
     A turn is worth e^debt times the median client's energy. With a share of 1 every channel that can be used is used.
-    Otherwise as many clients take part as turns are owed: those that are worth most beyond their energy.
+    Otherwise as many clients take part as turns are owed: those that are worth most beyond their energy. `factors` say
+    how much more the energy of each client counts.
     """
     usable = usable_pairs(observation, constants)
     able = np.asarray(usable.any(axis=1))
@@ -67,6 +73,8 @@ def whose_turn(
     most_j = most_j + constants.upload_power_w * constants.deadline_s
     spent_j = _energy_j(num_bits, observation, constants)
     spent_j = np.where(np.isfinite(spent_j), spent_j, np.where(usable, most_j[:, None], np.inf))
+    if factors is not None:
+        spent_j, most_j = spent_j * factors[:, None], most_j * factors
     least_j = spent_j.min(axis=1)
     worth = np.exp(debts) * float(np.median(least_j[able]))
     if share >= 1.0:

@@ -4,7 +4,7 @@ Axes are client, then channel. Everything is linear SI. Arrays that describe cli
 federation, also for clients that sit out.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+
+PerClient = Any
+"""A number that holds for all clients, or an array with one for each."""
 
 PolicyState = dict[str, Any]
 """A policy's whole memory: plain values that survive ``json.dumps`` and ``json.loads`` unchanged."""
@@ -23,15 +26,19 @@ MAX_NUM_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """Constants of a run; ``docs/notation.md`` gives each symbol of the paper."""
+    """Constants of a run; ``docs/notation.md`` gives each symbol of the paper.
+
+    What describes a device is one number for all clients, or an array [client] where devices differ. `of` takes some
+    clients of such arrays, and `aligned` lets them broadcast with arrays whose first axis is the client.
+    """
 
     num_parameters: int
     deadline_s: float
-    cycles_per_sample: float
-    energy_coefficient: float
-    transmit_power_w: float
-    frequency_min_hz: float
-    frequency_max_hz: float
+    cycles_per_sample: PerClient
+    energy_coefficient: PerClient
+    transmit_power_w: PerClient
+    frequency_min_hz: PerClient
+    frequency_max_hz: PerClient
     local_updates: int
     local_epochs: int
     learning_rate: float
@@ -45,24 +52,79 @@ class Constants:
     num_buffers: int = 0
     """Values of buffers, which are sent as 32-bit floats beside the parameters and are part of overhead_bits."""
     bandwidth_hz: float = 0.0
-    transmit_power_min_w: float = 0.0
+    transmit_power_min_w: PerClient = 0.0
     adapt_power: bool = False
     """Whether transmit power is a decision, between transmit_power_min_w and transmit_power_w; needs bandwidth_hz."""
-    circuit_power_w: float = 0.0
+    circuit_power_w: PerClient = 0.0
     """What the radio takes besides its transmit power while it sends."""
     coding_cycles: float = 0.0
     """CPU cycles of encoding an upload and forecasting the next one."""
     receive_energy_j: float = 0.0
     """Energy of receiving the global model once."""
-    idle_power_w: float = 0.0
-    """What a participant takes while it waits for the end of its round."""
+    idle_power_w: PerClient = 0.0
+    """What a participant takes at rest, charged for its whole round; computing and sending come on top."""
     batch_size: int = 0
     """Samples of a local step; 0 where `local_updates` states the steps. `local_updates` is then the mean client's."""
+    step_frequencies_hz: FloatArray | None = None
+    """The frequencies that devices offer [step] or [client, step], rising, with their energy per cycle rising, too.
+
+    Infinite after a device's last step, and throughout for a device that has none and follows energy_coefficient."""
+    step_energies_j: FloatArray | None = None
+    """The energy of one cycle at each step; infinite where the frequency is."""
 
     @property
-    def upload_power_w(self) -> float:
+    def upload_power_w(self) -> PerClient:
         """What an upload at full power takes."""
         return self.transmit_power_w + self.circuit_power_w
+
+    @property
+    def differ(self) -> bool:
+        """Whether devices differ, so that there is a number for each client."""
+        return any(self._has_clients(name) for name in PER_CLIENT)
+
+    def of(self, clients: Any) -> "Constants":
+        """The constants of some clients; an index of any shape gives arrays of that shape."""
+        if not self.differ:
+            return self
+        return replace(self, **{n: getattr(self, n)[clients] for n in PER_CLIENT if self._has_clients(n)})
+
+    def aligned(self, *operands: Any) -> "Constants":
+        """The constants with as many axes as the operands; the first is the client, the others are of length 1."""
+        if not self.differ:
+            return self
+        axes = max(np.ndim(one) for one in operands)
+        changed = {}
+        for name in PER_CLIENT:
+            if self._has_clients(name):
+                values = getattr(self, name)
+                own = values.ndim - (name in STEPS)
+                changed[name] = values.reshape(values.shape[:own] + (1,) * (axes - own) + values.shape[own:])
+        return replace(self, **changed)
+
+    def typical(self) -> "Constants":
+        """The constants of a client in the middle: the median of each, at any frequency between the limits."""
+        if not self.differ:
+            return self
+        medians = {n: None if n in STEPS else float(np.median(getattr(self, n))) for n in PER_CLIENT}
+        return replace(self, **medians)  # type: ignore[arg-type]
+
+    def _has_clients(self, name: str) -> bool:
+        return np.ndim(getattr(self, name)) > (name in STEPS)
+
+
+STEPS = ("step_frequencies_hz", "step_energies_j")
+PER_CLIENT = (
+    "cycles_per_sample",
+    "energy_coefficient",
+    "transmit_power_w",
+    "frequency_min_hz",
+    "frequency_max_hz",
+    "transmit_power_min_w",
+    "circuit_power_w",
+    "idle_power_w",
+    *STEPS,
+)
+"""The constants that may have a number for each client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +159,14 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the server knows when it decides: this round's rates [client, channel] and the last known statistics."""
+    """What the server knows when it decides: this round's rates [client, channel] and the last known statistics.
+
+    ``charges`` is the share of its first charge that each client's battery holds, 1 on mains; None if nobody has one.
+    """
 
     rates_bps: FloatArray
     statistics: Statistics
+    charges: FloatArray | None = None
 
     @property
     def num_clients(self) -> int:
@@ -112,7 +178,8 @@ class Observation:
 
     def of(self, clients: IntArray) -> "Observation":
         """The same round with only some clients, in this order."""
-        return Observation(self.rates_bps[clients], self.statistics.of(clients))
+        charges = None if self.charges is None else self.charges[clients]
+        return Observation(self.rates_bps[clients], self.statistics.of(clients), charges)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,10 @@ class ServerOptimizerError(QccfError):
     """A server optimizer that returned no valid model or state."""
 
 
+class AggregationError(QccfError):
+    """An aggregation rule that returned no valid model or state."""
+
+
 class DivergedError(QccfError):
     """A model whose weights are no longer finite numbers."""
 

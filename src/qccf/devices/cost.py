@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from qccf.core.contracts import BoolArray, Constants, Decision, FloatArray, Observation, Outcome
-from qccf.devices import power
+from qccf.devices import power, steps
 from qccf.quantization.costs import payload_bits, raw_payload_bits
 
 DEADLINE_SLACK = 1e-9
@@ -21,8 +21,15 @@ def training_cycles(dataset_sizes: FloatArray, constants: Constants) -> FloatArr
 
 
 def compute_energy_j(cycles: Any, frequency_hz: Any, constants: Constants) -> Any:
-    """Energy of these cycles at a fixed frequency. Paper: E_cmp."""
-    return constants.energy_coefficient * cycles * np.square(frequency_hz)
+    """Energy of these cycles at a fixed frequency. Paper: E_cmp.
+
+    A device with steps runs at the slowest of them that is fast enough.
+    """
+    c = constants.aligned(cycles, frequency_hz)
+    if c.step_frequencies_hz is None:
+        return c.energy_coefficient * cycles * np.square(frequency_hz)
+    with np.errstate(invalid="ignore"):  # a device with steps has no coefficient, and no frequency may be enough
+        return cycles * steps.energy_per_cycle_j(frequency_hz, c.energy_coefficient * np.square(frequency_hz), c)
 
 
 class Transmission(NamedTuple):
@@ -37,11 +44,12 @@ def transmission(bits: Any, rates_bps: Any, cycles: Any, constants: Constants) -
 
     `rates_bps` are those at full power, `cycles` what the CPU has to do within the same deadline.
     """
-    if constants.adapt_power:
-        upload_s = power.best_upload_s(bits, rates_bps, cycles, constants)
-        return Transmission(upload_s, power.needed_power_w(bits, upload_s, rates_bps, constants))
+    c = constants.aligned(bits, rates_bps, cycles)
+    if c.adapt_power:
+        upload_s = power.best_upload_s(bits, rates_bps, cycles, c)
+        return Transmission(upload_s, power.needed_power_w(bits, upload_s, rates_bps, c))
     with np.errstate(divide="ignore"):
-        return Transmission(bits / rates_bps, constants.transmit_power_w)
+        return Transmission(bits / rates_bps, c.transmit_power_w)
 
 
 def transmit_powers_w(decision: Decision, constants: Constants) -> FloatArray:
@@ -53,7 +61,7 @@ def transmit_powers_w(decision: Decision, constants: Constants) -> FloatArray:
 
 def upload_energy_j(sent: Transmission, constants: Constants) -> Any:
     """Energy of the radio while it sends. Paper: E_com."""
-    return (sent.power_w + constants.circuit_power_w) * sent.upload_s
+    return (sent.power_w + constants.aligned(sent.upload_s).circuit_power_w) * sent.upload_s
 
 
 def slowest_frequency_hz(cycles: Any, upload_time_s: Any, constants: Constants) -> Any:
@@ -61,14 +69,18 @@ def slowest_frequency_hz(cycles: Any, upload_time_s: Any, constants: Constants) 
 
     Energy rises with frequency, so either the deadline or the hardware minimum binds. The result is also infinite
     where the deadline requires more than the hardware maximum. Deviates: E3 and E7, where the paper omits that limit.
+    A device with steps takes the slowest of them that is fast enough.
 
     Paper: S(q), Section V-C.
     """
-    time_left_s = constants.deadline_s - upload_time_s
+    c = constants.aligned(cycles, upload_time_s)
+    time_left_s = c.deadline_s - upload_time_s
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         needed_hz = np.where(time_left_s > 0.0, cycles / time_left_s, np.inf)
-    frequency_hz = np.maximum(needed_hz, constants.frequency_min_hz)
-    return np.where(frequency_hz <= constants.frequency_max_hz, frequency_hz, np.inf)
+    frequency_hz = np.maximum(needed_hz, c.frequency_min_hz)
+    if c.step_frequencies_hz is not None:
+        frequency_hz = steps.offered_frequency_hz(frequency_hz, c)
+    return np.where(frequency_hz <= c.frequency_max_hz, frequency_hz, np.inf)
 
 
 def able_clients(observation: Observation, constants: Constants) -> BoolArray:
@@ -103,6 +115,7 @@ def settle(
     """
     num_clients = observation.num_clients
     rows = np.flatnonzero(decision.participates)
+    c = constants.of(rows)
     coding_cycles = 0.0 if decision.raw else constants.coding_cycles
     cycles = training_cycles(observation.statistics.dataset_sizes, constants)[rows]
     cycles = cycles - (constants.coding_cycles - coding_cycles)
@@ -115,10 +128,12 @@ def settle(
     if sizes_bits is not None:
         bits = np.where(np.isfinite(sizes_bits[rows]), sizes_bits[rows], bits)
     frequency_hz = decision.frequencies_hz[rows]
-    power_w: Any = constants.transmit_power_w
+    if c.step_frequencies_hz is not None:
+        frequency_hz = np.minimum(steps.offered_frequency_hz(frequency_hz, c), c.frequency_max_hz)
+    power_w: Any = c.transmit_power_w
     if decision.powers_w is not None:
         power_w = decision.powers_w[rows]
-        rates_bps = power.rates_at_power_bps(rates_bps, power_w, constants)
+        rates_bps = power.rates_at_power_bps(rates_bps, power_w, c)
     with np.errstate(divide="ignore"):
         upload_s = bits / rates_bps
     latency_s = cycles / frequency_hz + upload_s
@@ -126,13 +141,13 @@ def settle(
     late = failed_rows | (latency_s > constants.deadline_s * (1.0 + DEADLINE_SLACK))
     lost = failed_rows if decision.deadline_exempt else late
 
-    fastest_s = np.minimum(cycles / constants.frequency_max_hz, constants.deadline_s)
-    frequency_hz = np.where(lost, constants.frequency_max_hz, frequency_hz)
-    cycles = np.where(lost, fastest_s * constants.frequency_max_hz, cycles)
+    fastest_s = np.minimum(cycles / c.frequency_max_hz, c.deadline_s)
+    frequency_hz = np.where(lost, c.frequency_max_hz, frequency_hz)
+    cycles = np.where(lost, fastest_s * c.frequency_max_hz, cycles)
     upload_s = np.where(lost, constants.deadline_s - fastest_s, upload_s)
     latency_s = np.where(lost, constants.deadline_s, latency_s)
 
-    spent_j = compute_energy_j(cycles, frequency_hz, constants)
+    spent_j = compute_energy_j(cycles, frequency_hz, c)
     coding_share = coding_cycles / np.maximum(cycles, coding_cycles) if coding_cycles else 0.0
     end_s = float(latency_s.max(initial=0.0))
 
@@ -145,11 +160,11 @@ def settle(
         arrived=per_client(~lost, bool),
         missed=per_client(late, bool),
         compute_energy_j=per_client(spent_j - coding_share * spent_j),
-        upload_energy_j=per_client(upload_energy_j(Transmission(upload_s, power_w), constants)),
+        upload_energy_j=per_client(upload_energy_j(Transmission(upload_s, power_w), c)),
         latency_s=per_client(latency_s),
         statistics=observation.statistics,
         losses=np.full(num_clients, np.nan),
         coding_energy_j=per_client(coding_share * spent_j),
         receive_energy_j=per_client(constants.receive_energy_j),
-        idle_energy_j=per_client(constants.idle_power_w * (end_s - latency_s)),
+        idle_energy_j=per_client(c.idle_power_w * end_s),
     )

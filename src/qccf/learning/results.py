@@ -26,7 +26,12 @@ class LocalStatistics:
 
 @dataclass(frozen=True, slots=True)
 class LocalResult:
-    """A client's model after its local updates, and its statistics."""
+    """A client's model after its local updates, and its statistics.
+
+    A `hostile` result is an attacker's of a simulation: it is sent as it is, without the clipping and noise that
+    privacy asks of the others.
+    """
 
     weights: Flat
     statistics: LocalStatistics
+    hostile: bool = False

@@ -122,7 +122,7 @@ def task_scenario(
         f"data.dataset_size_mean={round(MEAN_SIZE * share, 9)!r}",
         f"data.dataset_size_std={round(beta * share, 9)!r}",
         f"data.dataset_size_min={max(1, round(MIN_SIZE * share))}",
-        f"device.cycles_per_sample={base.device.cycles_per_sample / share!r}",
+        f"device.cycles_per_sample={float(base.device.cycles_per_sample) / share!r}",
         f"federation.rounds={scale.rounds}",
         "control.form=paper",
         f"control.paper.energy_weight={weight!r}",

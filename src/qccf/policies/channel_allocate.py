@@ -35,7 +35,7 @@ class ChannelAllocate:
         bits = payload_bits(num_bits[rows], rows, observation.statistics, c)
         upload_s = bits / observation.rates_bps[rows, channels[rows]]
         frequencies_hz = np.zeros(len(channels))
-        frequencies_hz[rows] = slowest_frequency_hz(cycles[rows], upload_s, c)
+        frequencies_hz[rows] = slowest_frequency_hz(cycles[rows], upload_s, c.of(rows))
         return Decision(channels, num_bits, frequencies_hz)
 
     def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:

@@ -30,14 +30,19 @@ def checked_decision(decision: Any, observation: Observation, constants: Constan
         raise refuse("a channel has more than one client")
     if ((bits < 1) | (bits > MAX_NUM_BITS)).any():
         raise refuse(f"num_bits must be 1 to {MAX_NUM_BITS} for participating clients")
-    low, high = constants.frequency_min_hz, constants.frequency_max_hz
-    if not ((frequencies >= low * (1.0 - 1e-12)) & (frequencies <= high * (1.0 + 1e-12))).all():
+    own = constants.of(np.flatnonzero(on))
+    low, high = own.frequency_min_hz, own.frequency_max_hz
+    wrong = ~((frequencies >= low * (1.0 - 1e-12)) & (frequencies <= high * (1.0 + 1e-12)))
+    if wrong.any():
+        low, high = (np.broadcast_to(one, wrong.shape)[wrong][0] for one in (low, high))
         raise refuse(f"frequencies_hz must be between {low:g} and {high:g} for participating clients")
     if decision.powers_w is not None:
-        powers_w, most_w = decision.powers_w, constants.transmit_power_w
+        powers_w, most_w = decision.powers_w, own.transmit_power_w
         if not isinstance(powers_w, np.ndarray) or powers_w.shape != (count,) or powers_w.dtype.kind != "f":
             raise refuse(f"powers_w must be None or an array of {count} floats, one for each client")
-        if not ((powers_w[on] > 0.0) & (powers_w[on] <= most_w * (1.0 + 1e-12))).all():
+        wrong = ~((powers_w[on] > 0.0) & (powers_w[on] <= most_w * (1.0 + 1e-12)))
+        if wrong.any():
+            most_w = np.broadcast_to(most_w, wrong.shape)[wrong][0]
             raise refuse(f"powers_w must be above 0 and at most {most_w:g} for participating clients")
     return decision
 

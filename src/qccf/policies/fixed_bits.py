@@ -56,10 +56,10 @@ class FixedBits:
         channels, num_bits = np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=np.int64)
         frequencies_hz = np.zeros(count)
         if len(clients):
-            part = observation.of(clients)
-            problem = ScaleFreeProblem(part, self.constants, energy_price=1.0, error_price=0.0)
+            part, constants = observation.of(clients), self.constants.of(clients)
+            problem = ScaleFreeProblem(part, constants, energy_price=1.0, error_price=0.0)
             rows, columns = np.arange(len(clients)), np.arange(observation.num_channels)
-            fitting = np.minimum(most_bits_in_time(part, self.constants), self.bits)
+            fitting = np.minimum(most_bits_in_time(part, constants), self.bits)
             costs = problem.energy_costs(fitting, rows[:, None], columns)
             matched = match_everyone(costs + _price_of_missing_bits(costs) * (self.bits - fitting))
             assert matched is not None, "these clients were matched before"

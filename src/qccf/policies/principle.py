@@ -90,8 +90,9 @@ class Principle:
             num_bits[rows] = np.clip(self._to_bits(levels), 1, MAX_NUM_BITS)
             bits = payload_bits(num_bits[rows], rows, observation.statistics, c)
             upload_s = bits / observation.rates_bps[rows, channels[rows]]
-            needed_hz = slowest_frequency_hz(training_cycles(sizes[rows], c), upload_s, c)
-            frequencies_hz[rows] = np.minimum(needed_hz, c.frequency_max_hz)
+            own = c.of(rows)
+            needed_hz = slowest_frequency_hz(training_cycles(sizes[rows], own), upload_s, own)
+            frequencies_hz[rows] = np.minimum(needed_hz, own.frequency_max_hz)
         return Decision(channels, num_bits, frequencies_hz)
 
     def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:

@@ -34,6 +34,13 @@ class QccfOptions:
         "transmit power in the scale-free form: fixed, or adapted between radio.transmit_power_min_w and "
         "radio.transmit_power_w so that computing and uploading together take the least energy",
     )
+    battery_weight: float = option(
+        0.0,
+        "how much more the energy of a client counts in the scale-free form as its battery empties, where not all "
+        "clients take part: the share that is left to the power of minus this",
+        ge=0,
+        le=10,
+    )
     solver: Solver = option("assignment", "solver for clients and channels in the paper's form")
     inner: Inner = option("exact", "solver for bits and frequency of one client on one channel in the paper's form")
     genetic: GeneticSettings = option(GeneticSettings(), "options of the genetic solver in the paper's form")
@@ -44,6 +51,11 @@ class QccfOptions:
             raise ValueError(
                 f'power = "{self.power}" has no effect in form = "paper", which has one power for all: set form = '
                 '"scale-free", or leave it out'
+            )
+        if self.form == "paper" and self.battery_weight:
+            raise ValueError(
+                f'battery_weight = {self.battery_weight:g} has no effect in form = "paper": set form = "scale-free", '
+                "or leave it out"
             )
         for name, usual in (("solver", "assignment"), ("inner", "exact")):
             value = getattr(self, name)
@@ -73,6 +85,7 @@ class Qccf:
                 slack=self.options.slack,
                 share=self.options.share,
                 energy_weight=self.options.energy_weight,
+                battery_weight=self.options.battery_weight,
             )
         )
 

@@ -42,12 +42,11 @@ class SameSize(Qccf):
 
     def __init__(self, constants: Constants, *, rounds: int, cpu: Cpu = "follows", **options: Any) -> None:
         SameSizeOptions(cpu)
-        decided = (
-            replace(constants, energy_coefficient=NEGLIGIBLE * constants.energy_coefficient)
-            if cpu == "follows"
-            else constants
-        )
-        super().__init__(decided, rounds=rounds, **options)
+        if cpu == "follows":
+            constants = replace(constants, energy_coefficient=NEGLIGIBLE * constants.energy_coefficient)
+            if constants.step_energies_j is not None:
+                constants = replace(constants, step_energies_j=NEGLIGIBLE * constants.step_energies_j)
+        super().__init__(constants, rounds=rounds, **options)
 
     def assumed(self, statistics: Statistics) -> Statistics:
         sizes = statistics.dataset_sizes

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from qccf.core.contracts import FloatArray
+from qccf.core.contracts import Constants, FloatArray
 from qccf.core.errors import InfeasibleError
 from qccf.core.units import db_to_linear
 from qccf.devices.cost import training_cycles
@@ -17,8 +17,9 @@ from qccf.quantization.buffers import with_buffers
 from qccf.quantization.protocol import Codec
 from qccf.quantization.registry import CODECS, build_codec
 from qccf.rounds.recordings import bundled_recording, recording_name
-from qccf.settings.radio import MAX_GAIN_DB, MAX_RESOURCE_BLOCKS
-from qccf.settings.schema import MAX_DEADLINE_S, Scenario
+from qccf.settings.devices import MAX_DEADLINE_S
+from qccf.settings.radio import MAX_GAIN_DB, MAX_RESOURCE_BLOCKS, linear_radio
+from qccf.settings.schema import Scenario
 from qccf.wireless.cell import Cell
 from qccf.wireless.fading import rician_power_quantile
 from qccf.wireless.radio import resource_blocks_hz
@@ -69,9 +70,12 @@ def fitting_codecs(scenario: Scenario, room_bits: float) -> list[str]:
     )
 
 
-def needed_rates_bps(scenario: Scenario, dataset_sizes: FloatArray) -> FloatArray:
-    """The rate at which the smallest upload meets the deadline at the highest frequency; infinite if none does."""
-    constants = scenario.constants()
+def needed_rates_bps(scenario: Scenario, dataset_sizes: FloatArray, constants: Constants | None = None) -> FloatArray:
+    """The rate at which the smallest upload meets the deadline at the highest frequency; infinite if none does.
+
+    `constants` are the scenario's by default; others are those of a world or of a typical client.
+    """
+    constants = scenario.constants() if constants is None else constants
     time_left_s = constants.deadline_s - training_cycles(dataset_sizes, constants) / constants.frequency_max_hz
     bits = least_upload_bits(_codec(scenario))
     return np.where(time_left_s > 0.0, bits / np.where(time_left_s > 0.0, time_left_s, 1.0), np.inf)
@@ -86,8 +90,8 @@ def best_rates_bps(cell: Cell) -> FloatArray:
 
 def why_never(scenario: Scenario, cell: Cell, dataset_sizes: FloatArray) -> dict[int, str]:
     """The clients that can never upload in time, each with one sentence that says why."""
-    constants, best_bps = scenario.constants(), best_rates_bps(cell)
-    needed_bps = needed_rates_bps(scenario, dataset_sizes)
+    constants, best_bps = scenario.constants(cell.seed), best_rates_bps(cell)
+    needed_bps = needed_rates_bps(scenario, dataset_sizes, constants)
     compute_s = training_cycles(dataset_sizes, constants) / constants.frequency_max_hz
     reasons = {}
     for client in map(int, np.flatnonzero(best_bps < needed_bps)):
@@ -106,19 +110,23 @@ def why_never(scenario: Scenario, cell: Cell, dataset_sizes: FloatArray) -> dict
 
 def require_feasible(scenario: Scenario, cell: Cell, dataset_sizes: FloatArray) -> None:
     """Refuse a cell in which no client can ever upload, and say which setting would change that."""
-    best_bps, needed_bps = best_rates_bps(cell), needed_rates_bps(scenario, dataset_sizes)
+    constants = scenario.constants(cell.seed)
+    best_bps, needed_bps = best_rates_bps(cell), needed_rates_bps(scenario, dataset_sizes, constants)
     if (best_bps >= needed_bps).any():
         return
     d = scenario.device
     best = int(np.argmax(best_bps / needed_bps))
     if not np.isfinite(needed_bps[best]):
-        compute_s = training_cycles(dataset_sizes, scenario.constants()).min() / d.frequency_max_hz
+        takes_s = training_cycles(dataset_sizes, constants) / constants.frequency_max_hz
+        fastest = int(np.argmin(takes_s))
+        fastest_hz = float(constants.of(fastest).frequency_max_hz)
+        name = "device.frequency_max_hz = " if scenario.devices.is_papers else "the highest frequency in hertz, "
         coded = scenario.accounts.coding_cycles_per_parameter > 0.0
         coding, lower = (" and coding", " or accounts.coding_cycles_per_parameter") if coded else ("", "")
         raise InfeasibleError(
-            f"no client can ever finish: training on {dataset_sizes.min():g} samples{coding} takes {compute_s:.3g} s "
-            f"at device.frequency_max_hz = {d.frequency_max_hz:g}, beyond device.deadline_s = {d.deadline_s:g}: raise "
-            f"the deadline or the frequency, or lower device.cycles_per_sample{lower}."
+            f"no client can ever finish: training on {dataset_sizes[fastest]:g} samples{coding} takes "
+            f"{takes_s[fastest]:.3g} s at {name}{fastest_hz:g}, beyond device.deadline_s = {d.deadline_s:g}: "
+            f"{_faster(scenario, float(takes_s[fastest]))}{lower}."
         )
     if cell.trace is not None:
         raise InfeasibleError(
@@ -127,14 +135,21 @@ def require_feasible(scenario: Scenario, cell: Cell, dataset_sizes: FloatArray) 
             f"of radio.trace has {best_bps[best] / 1e6:.3g} Mb/s: raise the deadline, or use another trace."
         )
     mean_size = scenario.data.dataset_size_mean
-    typical_bps = float(needed_rates_bps(scenario, np.array([mean_size]))[0])
+    typical_bps = float(needed_rates_bps(scenario, np.array([mean_size]), constants.typical())[0])
+    typical = f"{typical_bps / 1e6:.3g} Mb/s" if np.isfinite(typical_bps) else "more time than is left"
     raise InfeasibleError(
-        f"no client can ever upload within device.deadline_s = {d.deadline_s:g}: {_smallest(scenario)} needs "
-        f"{typical_bps / 1e6:.3g} Mb/s after training on {mean_size:g} samples ({needed_bps[best] / 1e6:.3g} Mb/s on "
-        f"{dataset_sizes[best]:g}), but the best link ({cell.distances_m[best]:.0f} m, radio.bandwidth_hz = "
-        f"{scenario.radio.bandwidth_hz:g}) has {best_bps[best] / 1e6:.3g} Mb/s at its best; "
-        f"{_remedies(scenario, typical_bps)}."
+        f"no client can ever upload within device.deadline_s = {d.deadline_s:g}: {_smallest(scenario)} needs {typical} "
+        f"after training on {mean_size:g} samples ({needed_bps[best] / 1e6:.3g} Mb/s on {dataset_sizes[best]:g}), but "
+        f"the best link ({cell.distances_m[best]:.0f} m, radio.bandwidth_hz = {scenario.radio.bandwidth_hz:g}) has "
+        f"{best_bps[best] / 1e6:.3g} Mb/s at its best; {_remedies(scenario, typical_bps)}."
     )
+
+
+def _faster(scenario: Scenario, compute_s: float) -> str:
+    """What lets a client finish, whose training takes this long."""
+    if scenario.devices.is_papers:
+        return "raise the deadline or the frequency, or lower device.cycles_per_sample"
+    return f"raise the deadline to more than {compute_s:.3g} s, or give clients fewer samples or faster devices"
 
 
 def _smallest(scenario: Scenario) -> str:
@@ -148,7 +163,7 @@ def _smallest(scenario: Scenario) -> str:
 
 
 def _loss_db(scenario: Scenario, distance_m: float) -> float:
-    radio = scenario.radio_link()
+    radio = linear_radio(scenario.cell, scenario.radio)
     in_sight = np.array([radio.line_of_sight != "never"])
     return float(radio.path_loss_model().loss_db(np.array([distance_m]), in_sight)[0])
 
@@ -156,13 +171,13 @@ def _loss_db(scenario: Scenario, distance_m: float) -> float:
 def _remedies(scenario: Scenario, needed_bps: float) -> str:
     """The values of three settings and the codecs, each of which lets the median client upload with average fading."""
     median_m = float(np.sqrt(0.5 * (scenario.cell.radius_m**2 + scenario.cell.distance_min_m**2)))
-    radio, constants = scenario.radio_link(), scenario.constants()
+    constants = scenario.constants().typical()
+    radio = replace(linear_radio(scenario.cell, scenario.radio), transmit_power_w=constants.transmit_power_w)
     gain = db_to_linear(radio.gain_db - _loss_db(scenario, median_m)) * radio.fading_mean_power
     rate_bps = float(radio.rates_bps(gain))
     cycles = training_cycles(np.array([scenario.data.dataset_size_mean]), constants)[0]
     compute_s = float(cycles) / constants.frequency_max_hz
-    share = needed_bps / rate_bps if rate_bps > 0.0 else np.inf
-    deadline_s = compute_s + (constants.deadline_s - compute_s) * share
+    deadline_s = compute_s + (least_upload_bits(_codec(scenario)) / rate_bps if rate_bps > 0.0 else np.inf)
     remedies = [f"device.deadline_s = {_rounded_up(deadline_s)}"] if deadline_s < MAX_DEADLINE_S else []
 
     def rate_at(bandwidth_hz: float) -> float:

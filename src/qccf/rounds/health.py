@@ -50,7 +50,7 @@ OSCILLATION_CORRELATION = -0.5
 """… and the correlation of the bits of successive rounds is below this. Fading alone has 0, a strict alternation -1."""
 
 MOST_NOISE = 10.0
-"""Aggregates may err by this many times what learning tolerates before uploads of one bit are reported."""
+"""Aggregates may err by this many times what learning tolerates."""
 
 MOST_FORECAST_ERROR = 0.2
 """The median relative difference of the size of an upload from its forecast."""
@@ -71,6 +71,7 @@ Kind = Literal[
     "never-scheduled",
     "left-behind",
     "never-able",
+    "empty-batteries",
     "error-budget",
     "diverging-participation-queue",
     "diverging-quantization-queue",
@@ -78,11 +79,13 @@ Kind = Literal[
     "bits-at-one",
     "bits-at-most",
     "oscillating-bits",
-    "one-bit-links",
+    "noisy-aggregates",
     "forecast-too-small",
     "forecast-wrong",
     "optimistic-estimates",
     "lost-uploads",
+    "clipped-updates",
+    "nothing-kept",
 ]
 
 
@@ -216,9 +219,11 @@ def service(rounds: Columns, clients: Columns, scenario: Scenario) -> Service:
         return Service(None, None, None, None)
     tables = _Tables(scenario, rounds, clients)
     ratio, turns = tables.error_ratio(), tables.turns
+    in_round = np.asarray(tables.by_round("turn"), dtype=float).sum(axis=1)
+    due = float(np.maximum(tables.share * in_round, 1.0)[in_round > 0.0].sum())
     return Service(
         error_ratio=ratio if ratio is None or np.isfinite(ratio) else None,
-        participation_ratio=float(tables.on.sum() / (tables.share * turns.sum())) if turns.sum() else None,
+        participation_ratio=float(tables.on.sum() / due) if due else None,
         jain=jain_index(tables.on.sum(axis=0)[turns > 0.0] / turns[turns > 0.0]),
         empty_rounds=int(tables.empty.sum()),
     )
@@ -285,12 +290,33 @@ def _never_able(tables: _Tables) -> Iterable[Finding]:
         )
 
 
+def _empty_batteries(tables: _Tables) -> Iterable[Finding]:
+    """Clients whose batteries ran out. Without batteries there is no such column."""
+    if "battery_j" not in tables.clients:
+        return
+    empty = np.asarray(tables.by_round("battery_j"), dtype=float) <= 0.0
+    out = np.flatnonzero(empty[-1])
+    if len(out):
+        first = int(empty.any(axis=1).argmax())
+        weight = tables.scenario.control.battery_weight if tables.scale_free else 0.0
+        spared = f"raise control.battery_weight = {weight:g} where channels are scarce, " if tables.scale_free else ""
+        yield Finding(
+            "empty-batteries",
+            f"{_clients(out, empty.shape[1])} ran out of battery, the first in round {first}, and took no part from "
+            f"then on: {spared}lower federation.rounds, learning.local_epochs or the samples per client, or recharge.",
+        )
+
+
 def _error_budget(tables: _Tables) -> Iterable[Finding]:
     if ratio := tables.exceeds_budget():
+        lost = float(_lost(tables).sum() / max(tables.on.sum(), 1))
+        remedy = tables.larger_budget
+        if lost > MOST_LOST_SHARE:
+            remedy = f"{lost:.0%} of the uploads were lost, so that fewer errors average out; mend that first"
         yield Finding(
             "error-budget",
             f"the error of the aggregates was {ratio:.3g} times its budget on average, above "
-            f"{tables.most_error_ratio:g}: {tables.larger_budget}.",
+            f"{tables.most_error_ratio:g}: {remedy}.",
         )
 
 
@@ -361,30 +387,33 @@ def _bits(tables: _Tables) -> Iterable[Finding]:
         )
 
 
-def _one_bit_links(tables: _Tables) -> Iterable[Finding]:
-    """Links that carry one bit per parameter and no more, where one bit is far too little.
+def _noise(tables: _Tables) -> Iterable[Finding]:
+    """Aggregates that err by far more than learning tolerates.
 
-    The error budget cannot tell: it is a multiple of the least error that such links carry, so they meet it.
+    The error budget cannot tell: it is a multiple of the least error that the links carry, so poor links meet it.
     """
     late, scenario = tables.last_half, tables.scenario
     on, errors = tables.on[late], tables.rounds["aggregate_error"][late]
     bits, most, norms_sq = (tables.by_round(name)[late] for name in ("num_bits", "most_bits", "gradient_norm_sq"))
     if tables.num_rounds < ROUNDS_TO_JUDGE or not on.any() or scenario.policy.name == "no-quantization":
         return
-    share = float(((bits == 1) & (most <= 1))[on].mean())
     steps = usual_steps(tables.by_round("dataset_size")[0], scenario.constants())
     update_sq = (scenario.learning.learning_rate * steps) ** 2 * np.median(norms_sq, axis=1)
     known = np.isfinite(errors) & (update_sq > 0.0)
     weight = scenario.control.energy_weight if tables.scale_free else 1.0
     noise = float((errors[known] / (TOLERATED_NOISE * weight * update_sq[known])).mean()) if known.any() else 0.0
-    if share >= 0.5 and noise > MOST_NOISE:
-        smaller = f'use codec.name = "{DEFAULT_CODEC}", or ' if scenario.codec.name != DEFAULT_CODEC else ""
-        yield Finding(
-            "one-bit-links",
-            f"{share:.0%} of the uploads of the last half had 1 bit per parameter, because their links carry no more "
-            f"in time, and the aggregates erred by {noise:.3g} times what learning tolerates, above {MOST_NOISE:g}: "
-            f"{smaller}raise device.deadline_s or radio.bandwidth_hz.",
-        )
+    if noise <= MOST_NOISE:
+        return
+    sent, carried = float(bits[on].mean()), float(np.maximum(most[on], 1).mean())
+    remedies = [f'use codec.name = "{DEFAULT_CODEC}"'] if scenario.codec.name != DEFAULT_CODEC else []
+    if carried - sent >= 0.5:
+        remedies.append(tables.remedy(f"lower control.slack = {scenario.control.slack:g}"))
+    remedies.append("raise device.deadline_s or radio.bandwidth_hz")
+    yield Finding(
+        "noisy-aggregates",
+        f"the aggregates of the last half erred by {noise:.3g} times what learning tolerates, above {MOST_NOISE:g}, "
+        f"with {sent:.1f} of the {carried:.1f} bits per parameter that links carry: {', or '.join(remedies)}.",
+    )
 
 
 def oscillation(bits: FloatArray, on: BoolArray) -> float:
@@ -494,6 +523,40 @@ def _missed(tables: _Tables) -> Iterable[Finding]:
         )
 
 
+def _clipped(tables: _Tables) -> Iterable[Finding]:
+    """Clients whose updates were much longer than usual. Rules that choose clients reject some by design."""
+    if "kept" not in tables.clients:  # tables of older versions
+        return
+    kept = np.asarray(tables.by_round("kept"), dtype=float)
+    clipped = (kept > 0.0) & (kept < 1.0)
+    who = np.flatnonzero(clipped.any(axis=0))
+    if len(who):
+        arrived = np.isfinite(kept)
+        limit = tables.scenario.aggregation.mean.most_norm
+        yield Finding(
+            "clipped-updates",
+            f"{_of(int(clipped.sum()), int(arrived.sum()), 'upload')} were longer than aggregation.mean.most_norm = "
+            f"{limit:g} times the usual length and were clipped, those of {_clients(who, kept.shape[1])}: find out "
+            "what these clients do, or raise the limit if they are honest.",
+        )
+
+
+def _nothing_kept(tables: _Tables) -> Iterable[Finding]:
+    """Rounds whose aggregate holds nothing of what arrived: the median of coarse values is 0."""
+    if "kept" not in tables.clients:
+        return
+    kept = np.asarray(tables.by_round("kept"), dtype=float)
+    arrived = np.asarray(tables.by_round("arrived"), dtype=bool)
+    empty = arrived.any(axis=1) & ((kept == 0.0) | ~arrived).all(axis=1)
+    if empty.any():
+        yield Finding(
+            "nothing-kept",
+            f"aggregation.rule = {tables.scenario.aggregation.rule!r} kept nothing of the uploads of "
+            f"{_of(int(empty.sum()), tables.num_rounds, 'round')}, because most values of coarse uploads are 0: lower "
+            'control.energy_weight, so that uploads have more bits, or use aggregation.rule = "mean" or "multi-krum".',
+        )
+
+
 def _lost(tables: _Tables) -> BoolArray:
     """Uploads that missed the deadline and were not exempt from it."""
     missed, arrived = (np.asarray(tables.by_round(name), dtype=bool) for name in ("missed", "arrived"))
@@ -504,13 +567,16 @@ CHECKS: tuple[Callable[[_Tables], Iterable[Finding]], ...] = (
     _empty_rounds,
     _left_out,
     _never_able,
+    _empty_batteries,
     _error_budget,
     _queues,
     _bits,
-    _one_bit_links,
+    _noise,
     _forecasts,
     _estimates,
     _missed,
+    _clipped,
+    _nothing_kept,
 )
 
 

@@ -3,17 +3,20 @@
 A third table holds what the server knew of each client at the start of each round, so that a plan can replay it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.control.bound import aggregate_error, aggregation_weights
+from qccf.control.bound import aggregate_error
+from qccf.control.scale_free_form import error_and_budget
 from qccf.core.contracts import (
     BoolArray,
     Constants,
     Decision,
     FloatArray,
+    IntArray,
     Observation,
     Outcome,
     PolicyState,
@@ -74,10 +77,15 @@ class Ledger:
         constants: Constants,
         accuracy: float,
         loss: float,
+        device_names: Sequence[str] = (),
+        batteries_j: FloatArray | None = None,
+        kept: FloatArray | None = None,
     ) -> None:
         """Add one round. `observation` has the rates that the policy knew, `true_rates_bps` those of the round.
 
-        `sizes_bits` are the payloads that were sent, `policy_state` is the one before the round.
+        `sizes_bits` are the payloads that were sent, `policy_state` is the one before the round, `batteries_j` what is
+        left after it, and `kept` the share of each client's change that counted in the aggregate; NaN where nothing
+        arrived.
         """
         on = decision.participates
         spent_j = self._rounds[-1]["cumulative_energy_j"] if self._rounds else 0.0
@@ -104,14 +112,24 @@ class Ledger:
                 "quantization_queue": float(policy_state.get("quantization_queue", np.nan)),
                 "error_price": targets.error_price if targets else float(policy_state.get("error_price", np.nan)),
                 "aggregate_error": _aggregate_error(outcome.arrived, observation, decision, constants),
-                "error_budget": _error_budget(outcome.arrived, observation, decision),
+                "error_budget": _error_budget(observation, decision),
                 "objective": certificate.objective if certificate else np.nan,
                 "certified_gap": certificate.gap if certificate else np.nan,
             }
         )
         columns = _client_columns(round_index, observation, decision, outcome, true_rates_bps, sizes_bits, constants)
+        if device_names:
+            columns["device"] = np.array(device_names)
+        if batteries_j is not None:
+            columns["battery_j"] = batteries_j
+        columns["kept"] = np.full(len(on), np.nan) if kept is None else kept
         self._clients.append(columns)
         self._statistics.append(_statistics_columns(round_index, observation.statistics))
+
+    def clipped(self) -> IntArray:
+        """The clients whose change counted only in part in the last round."""
+        kept = self._clients[-1]["kept"]
+        return np.flatnonzero((kept > 0.0) & (kept < 1.0))
 
     def truncate(self, rounds: int) -> None:
         """Drop a round that was recorded but not completed."""
@@ -206,14 +224,12 @@ def _aggregate_error(arrived: BoolArray, observation: Observation, decision: Dec
     return aggregate_error(arrived, decision.num_bits, observation.statistics, constants)
 
 
-def _error_budget(arrived: BoolArray, observation: Observation, decision: Decision) -> float:
-    """The error that the policy allows for the clients that arrived; NaN if it has no budget or nothing arrived."""
-    targets = decision.targets
-    if targets is None or not arrived.any():
+def _error_budget(observation: Observation, decision: Decision) -> float:
+    """The error that the policy allows for this round; NaN if it has no budget or nobody takes part."""
+    targets, on = decision.targets, decision.participates
+    if targets is None or not on.any():
         return float("nan")
-    weights = aggregation_weights(arrived, observation.statistics.dataset_sizes)[arrived]
-    least = float(np.sum(np.square(weights) * targets.least_errors[arrived]))
-    return max(targets.slack * least, targets.tolerated_error)
+    return error_and_budget(targets, on, observation.statistics.dataset_sizes)[1]
 
 
 def _statistics_columns(round_index: int, statistics: Statistics) -> Columns:

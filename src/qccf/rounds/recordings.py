@@ -110,6 +110,16 @@ def recording_name(scenario: Scenario) -> str:
     return scenario.statistics.trace or ("cifar10" if scenario.learning.model == "cifar10-cnn" else "femnist")
 
 
+def update_scale(recording: Recording, scenario: Scenario) -> float:
+    """Squared updates of the scenario over recorded ones: as the square of the learning rate times the local steps.
+
+    The controller expects the same, so that another learning rate by itself changes no decision.
+    """
+    recorded, learning = load_scenario(recording.about["preset"]).learning, scenario.learning
+    steps = learning.steps(scenario.data.dataset_size_mean), recorded.steps(recording.about["samples_per_client"])
+    return float((learning.learning_rate * steps[0] / (recorded.learning_rate * steps[1])) ** 2)
+
+
 def recording_words(scenario: Scenario) -> str:
     """Where the statistics of a scenario come from, and how they are fitted to it."""
     recording = bundled_recording(recording_name(scenario))
@@ -127,6 +137,8 @@ def recording_words(scenario: Scenario) -> str:
     recorded_steps = load_scenario(about["preset"]).learning.steps(about["samples_per_client"])
     if steps != recorded_steps:
         words.append(f"recorded with {recorded_steps} local steps, not the {steps} of this scenario")
+    if update_scale(recording, scenario) != 1.0:
+        words.append("errors of updates are scaled with the squares of learning rate and steps")
     if recording_name(scenario) == "cifar10" and about["dataset"] != "cifar10":
         words.append("CIFAR-10 itself was not recorded")
     return "; ".join(words)

@@ -4,25 +4,42 @@ The simulator, the planner, the studies and Flower all call `open_round` and `cl
 source of uploads. Paper: the five steps of Section II-A.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 
-from qccf.core.contracts import BoolArray, Constants, Decision, FloatArray, Observation, Policy, PolicyState, Statistics
+from qccf.core.contracts import (
+    BoolArray,
+    Constants,
+    Decision,
+    FloatArray,
+    IntArray,
+    Observation,
+    Policy,
+    PolicyState,
+    Statistics,
+)
 from qccf.core.streams import stream
+from qccf.devices.batteries import charges, left_j, settled_within
 from qccf.devices.cost import settle
+from qccf.learning.aggregation.mean import Mean
+from qccf.learning.aggregation.protocol import AggregationState
 from qccf.learning.results import Flat
 from qccf.learning.server.average import Average
-from qccf.learning.server.protocol import OptimizerState, ServerOptimizer
+from qccf.learning.server.protocol import OptimizerState
 from qccf.policies.checks import checked_decision, checked_state
 from qccf.quantization.protocol import Codec
 from qccf.rounds import uplink
-from qccf.rounds.aggregation import Arrivals, checked_arrays, next_model
+from qccf.rounds.aggregation import Aggregator, Arrivals
+from qccf.rounds.claims import ClaimRules, Evidence, believed_losses, first_statistics, next_statistics
 from qccf.rounds.ledger import Ledger
 from qccf.rounds.uplink import Upload
 from qccf.rounds.world import World
+
+log = logging.getLogger("qccf.rounds")
 
 
 @dataclass(frozen=True)
@@ -34,7 +51,14 @@ class RoundRules:
     constants: Constants
     seed: int
     safety_margin: float
-    optimizer: ServerOptimizer = field(default_factory=Average)
+    aggregator: Aggregator = field(default_factory=lambda: Aggregator(Mean(), Average()))
+    batteries_j: FloatArray | None = None
+    """What each client's battery holds before the first round, infinite on mains; None if nobody has one."""
+    device_names: tuple[str, ...] = ()
+    """Each client's profile, for the record; empty where all are the paper's device."""
+    claims: ClaimRules | None = field(default_factory=ClaimRules)
+    """Limits of what clients report; None where statistics are not reported but stated, as in a plan."""
+    warn: Callable[[str], None] = log.warning
 
 
 @dataclass(frozen=True)
@@ -46,6 +70,10 @@ class ServerState:
     policy_state: PolicyState
     statistics: Statistics
     optimizer_state: OptimizerState = field(default_factory=dict)
+    batteries_j: FloatArray | None = None
+    rule_state: AggregationState = field(default_factory=dict)
+    doubts: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """How many of each client's last reports were not believed."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +113,33 @@ def first_state(rules: RoundRules, source: UploadSource, weights: Flat | None = 
     return state_at(rules, source.initial_statistics(), weights)
 
 
-def state_at(rules: RoundRules, statistics: Statistics, weights: Flat | None) -> ServerState:
-    """The state before the first round, with the statistics that clients have measured."""
+def state_at(
+    rules: RoundRules, statistics: Statistics, weights: Flat | None, reported: BoolArray | None = None
+) -> ServerState:
+    """The state before the first round, with the statistics that clients have measured.
+
+    `reported` tells which clients have; the others start with the median of those.
+    """
+    doubts = np.zeros(statistics.num_clients, dtype=np.int64)
+    if rules.claims is not None:
+        reported = np.ones(statistics.num_clients, dtype=bool) if reported is None else reported
+        statistics, doubts, warnings = first_statistics(statistics, reported, rules.claims)
+        _warn(rules, warnings)
     policy_state = checked_state(rules.policy.init(statistics), rules.policy)
-    made = {} if weights is None else rules.optimizer.init(rules.constants.num_parameters)
-    return ServerState(0, weights, policy_state, statistics, checked_arrays(made, rules.optimizer))
+    rule: AggregationState = {}
+    optimizer: OptimizerState = {}
+    if weights is not None:
+        rule, optimizer = rules.aggregator.init(statistics.num_clients, rules.constants.num_parameters)
+    return ServerState(
+        0,
+        weights,
+        policy_state,
+        statistics,
+        optimizer_state=optimizer,
+        rule_state=rule,
+        batteries_j=rules.batteries_j,
+        doubts=doubts,
+    )
 
 
 def run_round(state: ServerState, rules: RoundRules, world: World, source: UploadSource, ledger: Ledger) -> ServerState:
@@ -102,11 +152,23 @@ def run_round(state: ServerState, rules: RoundRules, world: World, source: Uploa
 def open_round(
     state: ServerState, rules: RoundRules, observation: Observation, true_rates_bps: FloatArray | None = None
 ) -> OpenRound:
-    """Let the policy decide, and check the decision. Without true rates those of the observation are taken as true."""
+    """Let the policy decide, and check the decision. Without true rates those of the observation are taken as true.
+
+    A client whose battery is empty has no link.
+    """
+    if state.batteries_j is not None and rules.batteries_j is not None:
+        alive = (state.batteries_j > 0.0)[:, None]
+        left = charges(state.batteries_j, rules.batteries_j)
+        observation = replace(observation, rates_bps=np.where(alive, observation.rates_bps, 0.0), charges=left)
+        true_rates_bps = None if true_rates_bps is None else np.where(alive, true_rates_bps, 0.0)
     decision = rules.policy.decide(state.policy_state, observation, stream(rules.seed, "policy", state.round_index))
     decision = checked_decision(decision, observation, rules.constants, rules.policy)
     truth = observation if true_rates_bps is None else replace(observation, rates_bps=true_rates_bps)
-    expected = settle(decision, truth, rules.constants, failed=_without_link(decision, truth))
+    expected = settled_within(
+        state.batteries_j,
+        _without_link(decision, truth),
+        lambda failed: settle(decision, truth, rules.constants, failed=failed),
+    )
     to_train = expected.arrived if rules.codec.affine or decision.raw else decision.participates
     return OpenRound(observation, decision, to_train, truth)
 
@@ -128,21 +190,33 @@ def close_round(
     failed = opened.to_train.copy()
     failed[list(uploads)] = False
     failed |= _without_link(decision, truth)
-    settled = settle(decision, truth, rules.constants, sizes_bits=sizes_bits, failed=failed)
+    settled = settled_within(
+        state.batteries_j,
+        failed,
+        lambda lost: settle(decision, truth, rules.constants, sizes_bits=sizes_bits, failed=lost),
+    )
+    batteries_j = None if state.batteries_j is None else left_j(state.batteries_j, settled)
     arrived = {client: upload for client, upload in uploads.items() if settled.arrived[client]}
-    weights, optimizer_state = state.weights, state.optimizer_state
+    known, weights = state.statistics, state.weights
+    optimizer_state, rule_state = state.optimizer_state, state.rule_state
+    kept = np.full(observation.num_clients, np.nan)
     if weights is not None:
-        arrivals = Arrivals(arrived, state.statistics.dataset_sizes, decision, rules.codec, weights)
-        num_parameters = rules.constants.num_parameters
-        weights, optimizer_state = next_model(rules.optimizer, optimizer_state, arrivals, num_parameters)
+        arrivals = Arrivals(
+            arrived,
+            known.dataset_sizes,
+            decision,
+            rules.codec,
+            weights,
+            rules.constants.num_parameters,
+            known.upload_errors,
+        )
+        made = rules.aggregator.next_model(rule_state, optimizer_state, arrivals)
+        weights, rule_state, optimizer_state = made.model, made.rule_state, made.optimizer_state
+        kept[sorted(arrived)] = made.kept
     losses = np.full(observation.num_clients, np.nan)
     for client, upload in arrived.items():
         losses[client] = upload.statistics.loss
-    reports = {
-        client: (upload.statistics if client in arrived else None, upload.forecast)
-        for client, upload in uploads.items()
-    }
-    statistics = uplink.updated_statistics(state.statistics, reports, safety_margin=rules.safety_margin)
+    statistics, doubts, losses = _trusted(state, rules, opened, uploads, arrived, losses)
     outcome = replace(settled, statistics=statistics, losses=losses)
     policy_state = checked_state(rules.policy.update(state.policy_state, decision, outcome), rules.policy)
     accuracy, loss = evaluate(weights, state.round_index)
@@ -157,11 +231,62 @@ def close_round(
         constants=rules.constants,
         accuracy=accuracy,
         loss=loss,
+        device_names=rules.device_names,
+        batteries_j=batteries_j,
+        kept=kept,
     )
-    return ServerState(state.round_index + 1, weights, policy_state, statistics, optimizer_state)
+    return ServerState(
+        state.round_index + 1,
+        weights,
+        policy_state,
+        statistics,
+        optimizer_state=optimizer_state,
+        rule_state=rule_state,
+        batteries_j=batteries_j,
+        doubts=doubts,
+    )
 
 
 def _without_link(decision: Decision, truth: Observation) -> BoolArray:
     """Participants whose channel carries nothing, although it was estimated to: they send until the deadline."""
     rates_bps = truth.rates_bps[np.arange(truth.num_clients), np.maximum(decision.channels, 0)]
     return np.asarray(decision.participates & (rates_bps <= 0.0))
+
+
+def _trusted(
+    state: ServerState,
+    rules: RoundRules,
+    opened: OpenRound,
+    uploads: Mapping[int, Upload],
+    arrived: Mapping[int, Upload],
+    losses: FloatArray,
+) -> tuple[Statistics, IntArray, FloatArray]:
+    """The statistics, doubts and losses after the reports of a round, as far as these are believed."""
+    reports = {
+        client: (upload.statistics if client in arrived else None, upload.forecast)
+        for client, upload in uploads.items()
+    }
+    claimed = uplink.updated_statistics(state.statistics, reports, safety_margin=rules.safety_margin)
+    doubts = state.doubts if len(state.doubts) else np.zeros(claimed.num_clients, dtype=np.int64)
+    if rules.claims is None:
+        return claimed, doubts, losses
+
+    def examine(client: int) -> Evidence:
+        num_bits = uplink.instructed_bits(opened.decision, client)
+        parameters = rules.constants.num_parameters
+        found = uplink.examined(rules.codec, uploads[client], num_bits, state.weights, parameters)
+        return found._replace(
+            size_bits=None if found.size_bits is None else found.size_bits * (1.0 + rules.safety_margin)
+        )
+
+    statistics, doubts, warnings = next_statistics(
+        state.statistics, claimed, np.array(sorted(uploads), dtype=np.int64), doubts, rules.claims, examine
+    )
+    losses, about_losses = believed_losses(losses, rules.claims)
+    _warn(rules, warnings + about_losses)
+    return statistics, doubts, losses
+
+
+def _warn(rules: RoundRules, sentences: list[str]) -> None:
+    for sentence in sentences:
+        rules.warn(sentence)

@@ -18,6 +18,7 @@ from qccf.learning.results import Flat
 from qccf.policies.registry import codes
 from qccf.rounds.health import Finding, gathered, health, service
 from qccf.rounds.ledger import CHARGES, Columns, Ledger
+from qccf.rounds.privacy import privacy_sentence, privacy_summary
 from qccf.settings.loading import own_code
 from qccf.settings.schema import Scenario
 
@@ -193,6 +194,20 @@ def health_sentences(runs: Sequence[Run]) -> list[str]:
     )
 
 
+def privacy_sentences(runs: Sequence[Run]) -> list[str]:
+    """What these runs promise about privacy, one sentence per label: its run with the largest ε; none where it is off.
+
+    The columns of results have no room for two ε and the δ at which they hold.
+    """
+    several = len(set(run_labels(runs))) > 1
+    worst: dict[str, dict[str, Any]] = {}
+    for label, run in zip(run_labels(runs), runs, strict=True):
+        mine = run.summary.get("privacy")
+        if mine and (label not in worst or mine["uploads"] > worst[label]["uploads"]):
+            worst[label] = mine
+    return [(f"{label}: " if several else "") + privacy_sentence(one) for label, one in worst.items()]
+
+
 def finished_run(scenario: Scenario, ledger: Ledger, *, weights: Flat | None = None, **about: Any) -> Run:
     """The run that a ledger records. `about` goes into the summary."""
     tables = ledger.tables()
@@ -234,13 +249,17 @@ def run_summary(
         "upload_energy_j": float(rounds["upload_energy_j"].sum()),
         **{name: float(rounds[name].sum()) for name in CHARGES if rounds[name].any()},
         "charged": scenario.accounts.charged,
-        "floor_j": floor_j(np.asarray(clients["dataset_size"][on], dtype=float), scenario.constants()),
+        **({} if scenario.devices.is_papers else {"devices": scenario.devices.described()}),
+        "floor_j": floor_j(
+            np.asarray(clients["dataset_size"][on], dtype=float), scenario.constants().of(clients["client"][on])
+        ),
         "mean_bits": float(clients["num_bits"][on].mean()) if on.any() else None,
         "participation": float(on.mean()),
         "missed": float(clients["missed"].sum() / max(on.sum(), 1)),
         "mean_latency_s": float(rounds["latency_s"].mean()),
         "bits_size_correlation": _known(bits_size_correlation(clients)),
         **service(rounds, clients, scenario)._asdict(),
+        **(privacy_summary(scenario, clients) if kind == "train" else {}),
         **about,
         "health": [asdict(finding) for finding in health(rounds, clients, scenario)],
         "version": __version__,

@@ -4,14 +4,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from qccf.core.contracts import Constants, Policy
+from qccf.core.contracts import Constants, FloatArray, Policy
 from qccf.core.errors import ConfigError
+from qccf.core.registry import Registry
+from qccf.learning.aggregation.protocol import AggregationRule
+from qccf.learning.aggregation.registry import AGGREGATION_RULES
+from qccf.learning.attacks.protocol import Attack
+from qccf.learning.attacks.registry import ATTACKS
 from qccf.learning.server.protocol import ServerOptimizer
 from qccf.learning.server.registry import SERVER_OPTIMIZERS
 from qccf.policies.registry import POLICIES
 from qccf.quantization.buffers import with_buffers
 from qccf.quantization.protocol import Codec
 from qccf.quantization.registry import build_codec
+from qccf.rounds.aggregation import Aggregator
+from qccf.rounds.claims import ClaimRules
+from qccf.rounds.privacy import check_privacy
 from qccf.rounds.round import RoundRules
 from qccf.rounds.world import build_world
 from qccf.settings.schema import Scenario
@@ -53,19 +61,49 @@ def build_rules(scenario: Scenario, codec: Codec) -> RoundRules:
         constants,
         scenario.federation.seed,
         scenario.codec.safety_margin,
-        build_server_optimizer(scenario),
+        Aggregator(build_aggregation_rule(scenario), build_server_optimizer(scenario)),
+        *_fleet(scenario),
+        claim_rules(scenario),
     )
+
+
+def claim_rules(scenario: Scenario) -> ClaimRules:
+    """The limits of what clients report."""
+    section = scenario.claims
+    return ClaimRules(section.tolerance, section.most_times_median, tuple(section.dataset_sizes))
+
+
+def _fleet(scenario: Scenario) -> tuple[FloatArray | None, tuple[str, ...]]:
+    """The batteries and the names of the clients' devices."""
+    fleet = scenario.fleet()
+    return fleet.batteries_j, () if scenario.devices.is_papers else fleet.names
 
 
 def build_server_optimizer(scenario: Scenario) -> ServerOptimizer:
     """The scenario's server optimizer, or a user's own as `module:Class`."""
-    name, options = scenario.server.optimizer, dict(scenario.server.options)
-    entry = SERVER_OPTIMIZERS.find(name)
-    section, options_type = getattr(entry, "section", ""), getattr(entry, "Options", None)
-    if name in SERVER_OPTIMIZERS and section and options_type is not None:
-        options |= option_values(options_type, getattr(scenario.server, section))
-    optimizer: ServerOptimizer = SERVER_OPTIMIZERS.build(name, **options)
-    return optimizer
+    made: ServerOptimizer = _built(SERVER_OPTIMIZERS, scenario.server.optimizer, scenario.server)
+    return made
+
+
+def build_aggregation_rule(scenario: Scenario) -> AggregationRule:
+    """The scenario's aggregation rule, or a user's own as `module:Class`."""
+    made: AggregationRule = _built(AGGREGATION_RULES, scenario.aggregation.rule, scenario.aggregation)
+    return made
+
+
+def build_attack(scenario: Scenario) -> Attack:
+    """What the scenario's attackers do, or a user's own as `module:Class`."""
+    made: Attack = _built(ATTACKS, scenario.attack.kind, scenario.attack)
+    return made
+
+
+def _built(registry: Registry[Any], name: str, section: Any) -> Any:
+    """An entry with the options of its part of a section, or with those for an entry of the user's own."""
+    options, entry = dict(section.options), registry.find(name)
+    part, options_type = getattr(entry, "section", ""), getattr(entry, "Options", None)
+    if name in registry and part and options_type is not None:
+        options |= option_values(options_type, getattr(section, part))
+    return registry.build(name, **options)
 
 
 def coded_constants(scenario: Scenario, codec: Codec) -> Constants:
@@ -102,6 +140,9 @@ def check_scenario(scenario: Scenario) -> None:
     """Build the policy, the codec and the world once, so that a mistake is refused before anything is computed."""
     build_policy(scenario.policy.name, scenario)
     build_server_optimizer(scenario)
+    build_aggregation_rule(scenario)
+    build_attack(scenario)
+    check_privacy(scenario)
     codec = scenario_codec(scenario)
     if scenario.control.inner != "exact" and not codec.affine:
         raise ConfigError(

@@ -11,8 +11,9 @@ from qccf.core.contracts import Decision, FloatArray, Statistics
 from qccf.core.errors import ConfigError
 from qccf.learning.results import Flat, LocalStatistics
 from qccf.quantization.protocol import Codec, Forecast
+from qccf.quantization.registry import build_codec
 from qccf.rounds.ledger import STATISTICS, Columns
-from qccf.rounds.recordings import CodecTables, Recording, bundled_recording, recording_name
+from qccf.rounds.recordings import CodecTables, Recording, bundled_recording, recording_name, update_scale
 from qccf.rounds.round import OpenRound, ServerState
 from qccf.rounds.run import Run
 from qccf.rounds.uplink import Upload
@@ -115,6 +116,8 @@ class BundledStatistics(_WithoutTraining):
         self._sizes = dataset_sizes
         self._clients = np.arange(len(dataset_sizes)) % self.recording.num_clients
         self._scale = scenario.learning.num_parameters / self.recording.num_parameters
+        if build_codec(scenario.codec.name, 2, [2]).relative:
+            self._scale *= update_scale(self.recording, scenario)
         self._num_parameters = scenario.learning.num_parameters
         self._margin = scenario.codec.safety_margin
 

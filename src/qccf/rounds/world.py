@@ -44,8 +44,9 @@ def build_world(scenario: Scenario, seed: int, dataset_sizes: FloatArray | None 
 
 def scenario_cell(scenario: Scenario, seed: int) -> Cell:
     """The clients of a scenario at their positions, whether or not any of them can upload."""
+    stated_m = scenario.fleet(seed).positions_m
     return place_clients(
-        scenario.radio_link(),
+        scenario.radio_link(seed),
         num_clients=scenario.federation.num_clients,
         radius_m=scenario.cell.radius_m,
         distance_min_m=scenario.cell.distance_min_m,
@@ -53,7 +54,7 @@ def scenario_cell(scenario: Scenario, seed: int) -> Cell:
         walk=scenario.cell.walk(),
         neighbours=scenario.cell.interferers(),
         trace=_trace(scenario),
-        positions_m=scenario.cell.positions_m,
+        positions_m=scenario.cell.positions_m if stated_m is None else stated_m,
     )
 
 
@@ -73,7 +74,10 @@ def _trace(scenario: Scenario) -> Trace | None:
 
 
 def draw_dataset_sizes(scenario: Scenario, seed: int) -> FloatArray:
-    """Whole sizes D ~ N(μ, β), cut at the minimum. Paper: Section VI."""
+    """Whole sizes D ~ N(μ, β), cut at the minimum, unless a table of clients states them. Paper: Section VI."""
+    stated = scenario.fleet(seed).dataset_sizes
+    if stated is not None:
+        return stated
     data = scenario.data
     drawn = stream(seed, "dataset-sizes").normal(
         data.dataset_size_mean, data.dataset_size_std, scenario.federation.num_clients

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ import torch
 from qccf.core.contracts import FloatArray
 from qccf.core.errors import ConfigError
 from qccf.core.streams import key, stream
+from qccf.learning.attacks.registry import attackers
 from qccf.learning.datasets import Dataset
 from qccf.learning.losses import build_loss
 from qccf.learning.models.registry import build_model
@@ -28,6 +30,7 @@ from qccf.learning.partition import partition
 from qccf.learning.results import Flat, LocalResult
 from qccf.learning.training import FlatModel, local_update, probe, score, sent_buffers
 from qccf.learning.transforms import build_transforms
+from qccf.rounds.setup import build_attack
 from qccf.settings.loading import Scenario
 
 T = TypeVar("T")
@@ -69,6 +72,9 @@ class Clients:
         self.precision = resolve_precision(scenario.execution.precision, self.device)
         workers = scenario.execution.workers or os.cpu_count() or 1
         self.workers = 1 if self.device == "cuda" else min(workers, max(1, len(self.shares)))
+        self._attack = build_attack(scenario)
+        hostile = attackers(seed, len(self.shares), scenario.attack.clients)
+        self.attackers = hostile if scenario.attack.kind != "none" else frozenset()
         learning = scenario.learning
         self._loss = build_loss(learning.loss, learning.loss_options)
         self._transforms = build_transforms(scenario.data.transform, dataset.train_images)
@@ -136,12 +142,16 @@ class Clients:
 
         def trained(model: FlatModel, client: int) -> LocalResult:
             share = self.shares[client]
+            labels = self._labels[share]
+            if client in self.attackers:
+                wrong = self._attack.labels(labels.numpy(), self.dataset.num_classes)
+                labels = torch.from_numpy(np.ascontiguousarray(wrong))
             with model.randomness(key(self.seed, "model", name[0], client, *name[1:])):
-                return work(
+                result = work(
                     model,
                     weights,
                     self._images[share],
-                    self._labels[share],
+                    labels,
                     local_updates=learning.local_updates,
                     local_epochs=learning.local_epochs,
                     batch_size=learning.batch_size,
@@ -150,6 +160,10 @@ class Clients:
                     transform_rng=stream(self.seed, "transform", name[0], client, *name[1:]),
                     make_optimizer=self._make_optimizer,
                 )
+            if client not in self.attackers:
+                return result
+            changed = self._attack.result(result, weights, stream(self.seed, "attack", name[0], client, *name[1:]))
+            return replace(changed, hostile=True)
 
         def one(client: int) -> T:
             return then(client, self._with_model(lambda model: trained(model, client)))

@@ -108,8 +108,11 @@ def plan_run(
 
 
 def planned_rules(scenario: Scenario) -> RoundRules:
-    """The rules of a run without training: its statistics include the codec's safety margin already."""
-    return replace(build_rules(scenario, scenario_codec(scenario)), safety_margin=0.0)
+    """The rules of a run without training: its statistics include the codec's safety margin already.
+
+    They are stated by the user or were trusted in the run that recorded them, so none of them is a claim.
+    """
+    return replace(build_rules(scenario, scenario_codec(scenario)), safety_margin=0.0, claims=None)
 
 
 def run_rounds(
@@ -153,6 +156,7 @@ def _summary(runs: list[Run]) -> dict[str, Any]:
         "seeds": len(runs),
         "energy_j": _spread(totals_j),
         "charged": runs[0].scenario.accounts.charged,
+        **({} if runs[0].scenario.devices.is_papers else {"devices": runs[0].scenario.devices.described()}),
         "compute_energy_share": float(computing_j.sum() / max(totals_j.sum(), 1e-300)),
         "energy_per_upload_j": _spread(spent_j[on]),
         "round_latency_s": _spread(latencies_s[participants > 0]),
@@ -217,6 +221,8 @@ def _run_to_json(run: Run) -> dict[str, Any]:
         "clients": {
             "position_m": world.cell.positions_m.tolist(),
             "dataset_size": run.dataset_sizes.tolist(),
+            **({"device": run.by_round("device")[0].tolist()} if "device" in run.client_columns else {}),
+            **_batteries(run),
             "turns": run.by_round("turn").sum(axis=0).tolist(),
             "uploads": uploads.tolist(),
             "missed": run.by_round("missed").sum(axis=0).tolist(),
@@ -226,6 +232,11 @@ def _run_to_json(run: Run) -> dict[str, Any]:
         },
         "health": run.summary["health"],
     }
+
+
+def _batteries(run: Run) -> dict[str, Any]:
+    """What is left in the batteries, None on mains; nothing where nobody has one."""
+    return {"battery_j": _or_none(run.by_round("battery_j")[-1])} if "battery_j" in run.client_columns else {}
 
 
 def _or_none(values: FloatArray) -> list[float | None]:

@@ -15,15 +15,18 @@ import torch
 from qccf.core.contracts import Statistics
 from qccf.core.errors import RunFolderError
 from qccf.core.files import alone_in
+from qccf.core.streams import stream
 from qccf.learning.datasets import Dataset, available_dataset, data_folder, load_dataset
 from qccf.learning.losses import build_loss
 from qccf.learning.models.registry import build_model, importable
 from qccf.learning.optimizers import optimizer_maker
-from qccf.learning.results import Flat
+from qccf.learning.results import Flat, LocalResult, LocalStatistics
 from qccf.learning.transforms import TRANSFORMS
+from qccf.quantization.protocol import Forecast
 from qccf.rounds import checkpoint, uplink
 from qccf.rounds.extension import require_extensible
 from qccf.rounds.ledger import Ledger
+from qccf.rounds.privacy import check_privacy, client_privacy, privatised
 from qccf.rounds.round import OpenRound, RoundRules, ServerState, first_state, run_round
 from qccf.rounds.run import Run, finished_run
 from qccf.rounds.run_folder import (
@@ -64,10 +67,12 @@ class TrainedUploads:
     def initial_statistics(self) -> Statistics:
         """What all clients measure at the initial model."""
         codec, weights = self._rules.codec, self._initial_weights
-        reports = self._clients.probe(
-            weights,
-            lambda _, result: (result.statistics, codec.forecast(uplink.coded_vector(codec, result.weights, weights))),
-        )
+
+        def report(client: int, result: LocalResult) -> tuple[LocalStatistics, Forecast]:
+            result = self._private(client, result, weights, "probe")
+            return result.statistics, codec.forecast(uplink.coded_vector(codec, result.weights, weights))
+
+        reports = self._clients.probe(weights, report)
         blank = uplink.blank_statistics(self._clients.dataset_sizes, codec)
         return uplink.updated_statistics(blank, reports, safety_margin=self._rules.safety_margin)
 
@@ -80,7 +85,7 @@ class TrainedUploads:
             state.round_index,
             lambda client, result: uplink.encode(
                 self._rules.codec,
-                result,
+                self._private(client, result, weights, "batches", state.round_index),
                 weights,
                 uplink.instructed_bits(opened.decision, client),
                 client=client,
@@ -88,6 +93,13 @@ class TrainedUploads:
                 seed=self._rules.seed,
             ),
         )
+
+    def _private(self, client: int, result: LocalResult, received: Flat, *name: str | int) -> LocalResult:
+        """The result after clipping and noise. The noise can be computed again, so this only simulates privacy."""
+        scenario, trains = self._clients.scenario, name[0] == "batches"
+        size = self._clients.dataset_sizes[client] if trains else scenario.data.dataset_size_mean
+        rng = stream(self._rules.seed, "privacy", client, *name)
+        return privatised(result, received, client_privacy(scenario, float(size)), rng)
 
     def evaluate(self, weights: Flat | None, round_index: int) -> tuple[float, float]:
         assert weights is not None
@@ -252,6 +264,7 @@ def resolved_scenario(
     """
     scenario = with_counted_parameters(scenario, always=True, model=model)
     _check_training(scenario)
+    check_privacy(scenario)
     if data_dir is None:
         return scenario
     wanted = [scenario.data.dataset, *scenario.data.fallbacks]

@@ -156,7 +156,7 @@ def cell_answer(body: ScenarioBody, setup: Setup) -> dict[str, Any]:
     scenario = requested_scenario(body, setup)
     seed = scenario.federation.seed
     cell, sizes = scenario_cell(scenario, seed), draw_dataset_sizes(scenario, seed)
-    radio = scenario.radio_link()
+    radio = cell.radio
     never = why_never(scenario, cell, sizes)
     needed = needed_rates_bps(scenario, sizes)
     return {

@@ -15,6 +15,7 @@ from qccf.core.contracts import MAX_NUM_BITS
 from qccf.core.errors import ConfigError
 from qccf.core.registry import is_own
 from qccf.core.words import counted
+from qccf.learning.models.flops import STORED
 from qccf.service.answers import RefusedError
 from qccf.service.setup import Setup
 from qccf.settings.loading import Scenario, load_scenario, with_settings
@@ -139,6 +140,11 @@ def checked_scenario(scenario: Scenario, setup: Setup) -> Scenario:
         )
     if not scenario.learning.num_parameters and not setup.allow_plugins:
         raise ConfigError("learning.num_parameters = 0 is not accepted in a request: state the size of the model.")
+    learning = scenario.learning
+    known = learning.flops_per_sample or (learning.model in STORED and not learning.model_options)
+    counts = not scenario.devices.is_papers or scenario.device.cycles_per_sample == "auto"
+    if counts and not known and not setup.allow_plugins:
+        raise ConfigError("learning.flops_per_sample = 0 is not accepted for this model in a request: state it.")
     require_links(scenario.federation.num_clients, scenario.radio.num_channels, setup)
     return scenario
 

@@ -17,8 +17,13 @@ import tomli_w
 from pydantic import ValidationError
 
 from qccf.core.errors import ConfigError
-from qccf.core.registry import is_own, source_digest
+from qccf.core.registry import Registry, is_own, source_digest
 from qccf.core.suggest import closest, hint
+from qccf.devices.clients_table import read_clients
+from qccf.learning.aggregation.registry import AGGREGATION_RULES
+from qccf.learning.attacks.registry import ATTACKS
+from qccf.learning.server.registry import SERVER_OPTIMIZERS
+from qccf.settings.devices import check_devices
 from qccf.settings.schema import Scenario
 from qccf.wireless.rates.registry import RATE_MODELS
 from qccf.wireless.traces.trace import trace_digest
@@ -49,13 +54,16 @@ RENAMED = {"cell.scenario": "cell.path_loss"} | {f"control.{key}": f"control.pap
 
 
 DEPENDENTS = {
-    "learning.model": ("num_parameters", "num_buffers", "model_options"),
+    "learning.model": ("num_parameters", "num_buffers", "model_options", "flops_per_sample"),
     "data.dataset": ("fallbacks", "options"),
     "statistics.model": ("trace",),
     "radio.resource_blocks": ("bandwidth_hz", "numerology"),
     "radio.numerology": ("bandwidth_hz",),
     "radio.rate": ("rate_options",),
     "radio.trace": ("trace_digest",),
+    "devices.profile": ("digest", "mix"),
+    "devices.mix": ("digest", "profile", "table"),
+    "devices.table": ("digest", "mix"),
 }
 """Keys whose values belong to the value of another key."""
 
@@ -65,11 +73,21 @@ ALTERNATIVES = {"learning": ("local_updates", "batch_size")}
 PLUGINS = (
     "policy.name", "codec.name", "data.dataset", "data.fallbacks", "data.transform", "learning.model", "learning.loss",
     "learning.optimizer", "cell.path_loss", "radio.rate", "radio.trace_form", "server.optimizer",
+    "aggregation.rule", "attack.kind",
 )  # fmt: skip
 """Settings that may name a user's own entry."""
 
+OPTION_OWNERS: dict[str, tuple[str, Registry[Any]]] = {
+    "server": ("optimizer", SERVER_OPTIMIZERS),
+    "aggregation": ("rule", AGGREGATION_RULES),
+    "attack": ("kind", ATTACKS),
+}
+"""Sections whose parts hold the options of one entry each, the key that names the entry, and the registry."""
+
 CONSTANTS = tuple(f"statistics.{key}" for key in ("gradient_norm_sq", "gradient_variance", "weight_range", "loss"))
-SCALE_FREE_KEYS = ("control.slack", "control.share", "control.energy_weight", "control.power")
+SCALE_FREE_KEYS = (
+    "control.slack", "control.share", "control.energy_weight", "control.power", "control.battery_weight",
+)  # fmt: skip
 
 
 def load_scenario(
@@ -89,14 +107,29 @@ def load_scenario(
         _rename(tree)
     changes = dict(overrides) if isinstance(overrides, Mapping) else dict(_parsed(override) for override in overrides)
     scenario = scenario_from_dict(with_settings(tree, changes))
+    if not renamed:
+        check_devices(scenario)  # but a finished run is shown without its files
     refuse_unused(scenario, changes)
     return scenario
+
+
+PAPERS_DEVICE = (
+    "device.cycles_per_sample", "device.flops_per_cycle", "device.energy_coefficient", "device.frequency_min_hz",
+    "device.frequency_max_hz", "device.battery_j", "radio.transmit_power_w", "radio.circuit_power_w",
+)  # fmt: skip
+"""Settings that are figures of the profile `paper`, and of no other."""
 
 
 def refuse_unused(scenario: Scenario, changes: Iterable[str]) -> None:
     """Refuse a change of a setting that belongs to another form, server optimizer or source of statistics."""
     form = scenario.control.form
+    devices = scenario.devices
     for key in changes:
+        if key in PAPERS_DEVICE and not devices.may_be_papers:
+            raise ConfigError(
+                f"{key} has no effect with {devices.described()}: it is a figure of the profile paper; write a profile "
+                "of your own or a table of clients."
+            )
         papers = key.startswith(("control.paper.", "control.genetic."))
         if (papers and form != "paper") or (form == "paper" and key in SCALE_FREE_KEYS):
             other = "paper" if papers else "scale-free"
@@ -110,17 +143,28 @@ def refuse_unused(scenario: Scenario, changes: Iterable[str]) -> None:
                     f'{key} has no effect with radio.rate = "{scenario.radio.rate}": set radio.rate = "{name}", or '
                     "leave it out."
                 )
-        owner = key.split(".")[1] if key.startswith("server.") and key.count(".") == 2 else ""
-        if owner and owner not in ("options", scenario.server.optimizer):
-            raise ConfigError(
-                f'{key} has no effect with server.optimizer = "{scenario.server.optimizer}": set server.optimizer = '
-                f'"{owner}", or leave it out.'
-            )
+        _refuse_foreign_option(scenario, key)
         if key in CONSTANTS and scenario.statistics.model == "recorded":
             raise ConfigError(
                 f'{key} has no effect with statistics.model = "recorded": set statistics.model = "constant", or leave '
                 "it out."
             )
+
+
+def _refuse_foreign_option(scenario: Scenario, key: str) -> None:
+    """Refuse an option of an entry that the settings do not name, such as `server.fedavgm.momentum` with fedadam."""
+    section, _, rest = key.partition(".")
+    part, dot, _ = rest.partition(".")
+    if section not in OPTION_OWNERS or not dot or part == "options":
+        return
+    chooser, registry = OPTION_OWNERS[section]
+    owners = [name for name, entry in registry.items() if getattr(entry, "section", "") == part]
+    chosen = getattr(getattr(scenario, section), chooser)
+    if owners and chosen not in owners:
+        raise ConfigError(
+            f'{key} has no effect with {section}.{chooser} = "{chosen}": set {section}.{chooser} = "{owners[0]}", or '
+            "leave it out."
+        )
 
 
 def _rename(tree: dict[str, Any]) -> None:
@@ -144,9 +188,14 @@ def scenario_from_dict(tree: Mapping[str, Any]) -> Scenario:
         scenario = Scenario.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(_sentence(error)) from None
-    radio = scenario.radio
+    radio, devices = scenario.radio, scenario.devices
     if radio.trace and not radio.trace_digest:  # it is part of the run's identity: another file is another run
-        return scenario.replaced(radio={"trace_digest": trace_digest(radio.trace)})
+        scenario = scenario.replaced(radio={"trace_digest": trace_digest(radio.trace)})
+    if not devices.is_papers:
+        if devices.table and "num_clients" not in tree.get("federation", {}):
+            scenario = scenario.replaced(federation={"num_clients": len(read_clients(devices.table).rows)})
+        if not devices.digest:
+            scenario = scenario.replaced(devices={"digest": devices.files_digest()})
     return scenario
 
 
@@ -174,7 +223,7 @@ def _own_settings(source: str | Path) -> dict[str, Any]:
     return read_toml(Path(source), neither)
 
 
-FEDERATION = ("federation", "data", "cell", "radio", "device")
+FEDERATION = ("federation", "data", "cell", "radio", "device", "devices")
 """Sections that say what the federation is, and not how it learns or decides."""
 
 
@@ -264,10 +313,20 @@ def place_setting(tree: dict[str, Any], path: str, value: Any) -> None:
     node[last] = value
 
 
+BRANCHES = ("float", "int", "literal['auto']", "literal['device']", "constrained-float")
+"""What pydantic adds to the place of a mistake in a key that may be a word or a number."""
+
+WORDS = {"device.cycles_per_sample": "auto", "accounts.idle_power_w": "device"}
+"""Keys that may be a number or this word."""
+
+
 def _sentence(error: ValidationError) -> str:
     """The first mistake as one sentence with key, value, limit and remedy."""
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"] if part not in ("float", "int", "literal['auto']"))
+    errors = error.errors()
+    first = errors[0]
+    key = ".".join(str(part) for part in first["loc"] if part not in BRANCHES)
+    if key in WORDS and len(errors) > 1:  # the number's mistake says more than that it is not the word
+        first = errors[1]
     limits = first.get("ctx", {})
     value = first["input"]
     kind = first["type"]
@@ -296,6 +355,8 @@ def _sentence(error: ValidationError) -> str:
         found = closest(str(value), re.findall(r"'([^']*)'", limits["expected"]))
         likely = f" (did you mean {found!r}?)" if found else ""
         return f"{key} = {value!r} is not one of {limits['expected']}{likely}."
+    if key in WORDS and isinstance(value, str):
+        return f'{key} = {value!r} is neither "{WORDS[key]}" nor a number{_unit_hint(key)}.'
     wanted = {
         "float_type": "a number",
         "finite_number": "a finite number",

@@ -17,10 +17,19 @@ from qccf.control import bound
 from qccf.control.problem import RoundProblem
 from qccf.control.scale_free_form import MOST_DEBT, error_and_budget
 from qccf.control.solve import Inner, Solver, solve_round
-from qccf.core.contracts import MAX_NUM_BITS, Constants, Decision, FloatArray, Observation, PolicyState, Statistics
+from qccf.core.contracts import (
+    MAX_NUM_BITS,
+    Constants,
+    Decision,
+    FloatArray,
+    Observation,
+    PolicyState,
+    Statistics,
+)
 from qccf.core.errors import ConfigError, ProblemError
 from qccf.devices.cost import settle
 from qccf.policies.qccf import Qccf
+from qccf.settings.problem_devices import first_above, with_lists, without_lists
 
 # Limits: wide enough for any radio, any model and any unit, narrow enough that no formula overflows.
 RATES = (0.0, 1e15)
@@ -173,6 +182,7 @@ def parse_json(text: str | bytes, name: str) -> Any:
 def parse_problem(tree: Any) -> RoundProblem | DefaultProblem:
     """Check every rule of the format and build the problem."""
     papers = _is_papers(tree)
+    tree, lists = without_lists(tree)
     try:
         problem: Any = (PapersProblemFile if papers else DefaultProblemFile).model_validate(tree)
     except ValidationError as error:
@@ -188,8 +198,10 @@ def parse_problem(tree: Any) -> RoundProblem | DefaultProblem:
         values[name] = int(values[name])
     chosen = {} if papers else {name: getattr(problem.constants, name) for name in POWER_CONSTANTS}
     constants = Constants(**values, **{name: value for name, value in chosen.items() if value is not None})
+    used = {name: values for name, values in lists.items() if not papers or name in CONSTANTS}
+    constants = with_lists(constants, used, len(problem.rates_bps), LIMITS)
     _check_constants(constants, papers)
-    adapted = constants.transmit_power_min_w > 0.0
+    adapted = bool(np.any(constants.transmit_power_min_w))
     if adapted:
         _check_power(constants, max(max(row) for row in problem.rates_bps))
     count = len(problem.rates_bps)
@@ -314,10 +326,10 @@ def _error_table(rows: list[list[float]], num_clients: int) -> FloatArray:
 
 
 def _check_constants(constants: Constants, papers: bool) -> None:
-    if constants.frequency_min_hz > constants.frequency_max_hz:
+    swapped = first_above(constants.frequency_min_hz, constants.frequency_max_hz)
+    if swapped:
         raise ProblemError(
-            f"constants.frequency_min_hz = {constants.frequency_min_hz:g} is above frequency_max_hz = "
-            f"{constants.frequency_max_hz:g}: swap them."
+            f"constants.frequency_min_hz = {swapped[0]:g} is above frequency_max_hz = {swapped[1]:g}: swap them."
         )
     if constants.local_updates < constants.local_epochs:
         raise ProblemError(
@@ -340,10 +352,10 @@ def _check_power(constants: Constants, largest_bps: float) -> None:
     c = constants
     if c.bandwidth_hz == 0.0:
         raise ProblemError("constants.transmit_power_min_w adapts the power, and that needs constants.bandwidth_hz.")
-    if c.transmit_power_min_w > c.transmit_power_w:
+    swapped = first_above(c.transmit_power_min_w, c.transmit_power_w)
+    if swapped:
         raise ProblemError(
-            f"constants.transmit_power_min_w = {c.transmit_power_min_w:g} is above transmit_power_w = "
-            f"{c.transmit_power_w:g}: swap them."
+            f"constants.transmit_power_min_w = {swapped[0]:g} is above transmit_power_w = {swapped[1]:g}: swap them."
         )
     if largest_bps > MOST_EFFICIENCY * c.bandwidth_hz:
         raise ProblemError(

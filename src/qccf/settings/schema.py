@@ -1,27 +1,29 @@
 """The sections of the settings, with meaning, unit, default and limits of every key.
 
 Every physical key carries its unit. Limits are wide enough for any sensible cell, and narrow enough that a wrong unit
-(MHz for Hz, dBm for W, ms for s) falls outside. The options of policies and server optimizers come from
-their own files.
+(MHz for Hz, dBm for W, ms for s) falls outside. The options of policies, server optimizers,
+aggregation rules and attacks come from their own files.
 """
 
 import math
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import create_model, model_validator
+import numpy as np
+from pydantic import Field, create_model, model_validator
 
 from qccf.control import bound
 from qccf.core.contracts import Constants
-from qccf.core.registry import Registry
 from qccf.core.steps import steps_per_epoch
-from qccf.learning.server.registry import SERVER_OPTIMIZERS
+from qccf.devices.fleet import Fleet
 from qccf.policies.registry import POLICIES
+from qccf.settings.aggregation import AggregationSection, AttackSection, PrivacySection, ServerSection
+from qccf.settings.claims import ClaimsSection
+from qccf.settings.devices import DeviceSection, DevicesSection, scenario_fleet
 from qccf.settings.radio import CellSection, RadioSection, linear_radio
-from qccf.settings.sections import Section, file_key, key, section_model
+from qccf.settings.sections import Section, file_key, key, option_sections
 from qccf.wireless.radio import Radio
 
-MAX_DEADLINE_S = 86_400.0
 PAPERS_CODEC = "model"
 RECORDINGS = ("femnist", "cifar10", "quick", "iot")
 """Recordings of real training that come with the package."""
@@ -62,25 +64,6 @@ class DataSection(Section):
         return self
 
 
-class DeviceSection(Section):
-    """The clients' processors and the deadline of a round."""
-
-    deadline_s: float = key(0.02, "deadline for training and uploading, T_max", ge=1e-5, le=MAX_DEADLINE_S)
-    cycles_per_sample: float = key(1000.0, "CPU cycles per sample and epoch, γ", ge=1, le=1e12)
-    energy_coefficient: float = key(1e-26, "energy per cycle and squared frequency, α", ge=1e-32, le=1e-18)
-    frequency_min_hz: float = key(2e8, "lowest CPU frequency", ge=1e6, le=1e11)
-    frequency_max_hz: float = key(1e9, "highest CPU frequency", ge=1e6, le=1e11)
-
-    @model_validator(mode="after")
-    def _range(self) -> "DeviceSection":
-        if self.frequency_min_hz > self.frequency_max_hz:
-            raise ValueError(
-                f"frequency_min_hz = {self.frequency_min_hz:g} is above frequency_max_hz = {self.frequency_max_hz:g}: "
-                "swap them"
-            )
-        return self
-
-
 class AccountsSection(Section):
     """What is charged besides computing and uploading. All of it is 0, as in the paper, unless it is set.
 
@@ -93,7 +76,11 @@ class AccountsSection(Section):
     )
     receive_power_w: float = key(0.0, "power of a participant's receiver while the global model arrives", ge=0, le=100)
     receive_rate_bps: float = key(1e8, "rate of the broadcast of the global model, 32 bits per value", ge=1e3, le=1e12)
-    idle_power_w: float = key(0.0, "power of a participant that waits for the end of its round", ge=0, le=100)
+    idle_power_w: Literal["device"] | Annotated[float, Field(ge=0, le=100)] = key(
+        0.0,
+        'power of a participant at rest, charged for its whole round besides computing and sending; "device" is that '
+        "of its profile",
+    )
 
     @property
     def charged(self) -> str:
@@ -101,9 +88,9 @@ class AccountsSection(Section):
         optional = {
             "coding": self.coding_cycles_per_parameter,
             "receiving": self.receive_power_w,
-            "idle waiting": self.idle_power_w,
+            "resting": self.idle_power_w,
         }
-        return ", ".join(["computing", "uploading", *(name for name, charge in optional.items() if charge > 0.0)])
+        return ", ".join(["computing", "uploading", *(name for name, charge in optional.items() if charge)])
 
 
 class LearningSection(Section):
@@ -116,6 +103,13 @@ class LearningSection(Section):
         "number of model parameters, Z, to plan without torch; 0 counts them in the model, and training always does",
         ge=0,
         le=10**12,
+    )
+    flops_per_sample: float = key(
+        0.0,
+        'floating-point operations of training on one sample where cycles_per_sample = "auto"; 0 counts them in the '
+        "model",
+        ge=0,
+        le=1e18,
     )
     num_buffers: int = key(
         0, "number of buffer values that are sent with the parameters; counted with them", ge=0, le=10**12
@@ -238,42 +232,34 @@ class ExecutionSection(Section):
     checkpoint_every: int = key(1, "rounds between checkpoints", ge=1, le=1_000_000)
 
 
-def _option_sections(registry: Registry[Any]) -> Iterator[tuple[str, Any]]:
-    """One section per options dataclass of a registry's entries."""
-    for entry in registry.values():
-        section, options = getattr(entry, "section", ""), getattr(entry, "Options", None)
-        if section and options is not None:
-            model = section_model(f"{section.title().replace('_', '')}Section", options)
-            yield section, (model, model())
-
-
-class _ServerBase(Section):
-    optimizer: str = key("average", f"server optimizer: {', '.join(SERVER_OPTIMIZERS)}, or your own as module:Class")
-    options: dict[str, Any] = key({}, "options passed to a server optimizer of your own")
-
-
-ServerSection: Any = create_model(
-    "ServerSection",
-    __base__=_ServerBase,
-    __module__=__name__,
-    __doc__="How the server makes the next model from what arrived in a round.",
-    **dict(_option_sections(SERVER_OPTIMIZERS)),
-)
-
-
 class _Base(Section):
     federation: FederationSection = FederationSection()
     data: DataSection = DataSection()
     cell: CellSection = CellSection()
     radio: RadioSection = RadioSection()
     device: DeviceSection = DeviceSection()
+    devices: DevicesSection = DevicesSection()
     accounts: AccountsSection = AccountsSection()
     learning: LearningSection = LearningSection()
     policy: PolicySection = PolicySection()
     codec: CodecSection = CodecSection()
     statistics: StatisticsSection = StatisticsSection()
+    claims: ClaimsSection = ClaimsSection()
     evaluation: EvaluationSection = EvaluationSection()
     execution: ExecutionSection = ExecutionSection()
+    privacy: PrivacySection = PrivacySection()
+
+    @model_validator(mode="after")
+    def _attackers_exist(self) -> "_Base":
+        attack: Any = getattr(self, "attack")  # noqa: B009
+        count = self.federation.num_clients
+        if isinstance(attack.clients, list):
+            unknown = [client for client in attack.clients if not 0 <= client < count]
+            if unknown:
+                raise ValueError(f"attack.clients names client {unknown[0]}, but there are clients 0 to {count - 1}")
+        elif attack.kind != "none" and not 0 <= attack.clients <= count:
+            raise ValueError(f"attack.clients = {attack.clients}, but federation.num_clients = {count}: take fewer")
+        return self
 
     @model_validator(mode="after")
     def _everybody_has_a_position(self) -> "_Base":
@@ -281,6 +267,16 @@ class _Base(Section):
         if given not in (0, needed):
             raise ValueError(
                 f"cell.positions_m has {given} positions, but federation.num_clients = {needed}: give one for each "
+                "client, or none"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _every_size_is_announced(self) -> "_Base":
+        given, needed = len(self.claims.dataset_sizes), self.federation.num_clients
+        if given not in (0, needed):
+            raise ValueError(
+                f"claims.dataset_sizes has {given} sizes, but federation.num_clients = {needed}: give one for each "
                 "client, or none"
             )
         return self
@@ -324,17 +320,23 @@ class _Base(Section):
         control: Any = getattr(self, "control")  # noqa: B009
         return f"{'V' if control.form == 'paper' else 'energy weight'} {self.energy_weight:g}"
 
-    def constants(self) -> Constants:
-        """The constants of the decision core; an ε1 that is "auto" is 0 until the policy has measured it."""
+    def fleet(self, seed: int | None = None) -> Fleet:
+        """The clients' devices in the world of a seed, by default that of the settings."""
+        return scenario_fleet(self, self.federation.seed if seed is None else seed)  # type: ignore[arg-type]
+
+    def constants(self, seed: int | None = None) -> Constants:
+        """The constants of the decision core, with a number for each client where devices differ in this world.
+
+        An ε1 that is "auto" is 0 until the policy has measured it.
+        """
         paper: Any = getattr(self, "control").paper  # noqa: B009
+        devices = dict(self.fleet(seed).constants)
+        if self.accounts.idle_power_w != "device":
+            devices["idle_power_w"] = self.accounts.idle_power_w
         return Constants(
+            **devices,
             num_parameters=self.learning.num_parameters,
             deadline_s=self.device.deadline_s,
-            cycles_per_sample=self.device.cycles_per_sample,
-            energy_coefficient=self.device.energy_coefficient,
-            transmit_power_w=self.radio.transmit_power_w,
-            frequency_min_hz=self.device.frequency_min_hz,
-            frequency_max_hz=self.device.frequency_max_hz,
             local_updates=self.learning.steps(self.data.dataset_size_mean),
             local_epochs=self.learning.local_epochs,
             learning_rate=self.learning.learning_rate,
@@ -344,11 +346,9 @@ class _Base(Section):
             quantization_budget=paper.quantization_budget,
             num_buffers=self.learning.num_buffers,
             bandwidth_hz=self.radio.bandwidth_hz,
-            transmit_power_min_w=min(self.radio.transmit_power_min_w, self.radio.transmit_power_w),
-            circuit_power_w=self.radio.circuit_power_w,
+            transmit_power_min_w=np.minimum(self.radio.transmit_power_min_w, devices["transmit_power_w"]),
             coding_cycles=self.accounts.coding_cycles_per_parameter * self.learning.num_parameters,
             receive_energy_j=self._receive_energy_j(),
-            idle_power_w=self.accounts.idle_power_w,
             batch_size=self.learning.batch_size,
         )
 
@@ -357,9 +357,11 @@ class _Base(Section):
         values = self.learning.num_parameters + self.learning.num_buffers
         return self.accounts.receive_power_w * 32.0 * values / self.accounts.receive_rate_bps
 
-    def radio_link(self) -> Radio:
-        """The cell's radio in linear units."""
-        return linear_radio(self.cell, self.radio)
+    def radio_link(self, seed: int | None = None) -> Radio:
+        """The cell's radio in linear units, with the transmit powers of the clients' devices."""
+        return replace(
+            linear_radio(self.cell, self.radio), transmit_power_w=self.fleet(seed).constants["transmit_power_w"]
+        )
 
 
 if TYPE_CHECKING:
@@ -369,6 +371,8 @@ if TYPE_CHECKING:
         principle: Any
         no_quantization: Any
         server: Any
+        aggregation: Any
+        attack: Any
 
 else:
     Scenario = create_model(
@@ -377,5 +381,7 @@ else:
         __module__=__name__,
         __doc__="Everything that defines a run: the sections above, and one section per policy that has options.",
         server=(ServerSection, ServerSection()),
-        **dict(_option_sections(POLICIES)),
+        aggregation=(AggregationSection, AggregationSection()),
+        attack=(AttackSection, AttackSection()),
+        **dict(option_sections(POLICIES)),
     )

@@ -1,11 +1,12 @@
 """What sections of the settings are made of: keys with meaning and limits, and sections from options dataclasses."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
+from qccf.core.registry import Registry
 from qccf.settings.plain import require_plain
 
 
@@ -72,3 +73,12 @@ def option_values(options: type, section: Any) -> dict[str, Any]:
         name: hints[name](**option_values(hints[name], value)) if is_dataclass(hints[name]) else value
         for name, value in values.items()
     }
+
+
+def option_sections(registry: Registry[Any]) -> Iterator[tuple[str, Any]]:
+    """One section per options dataclass of a registry's entries."""
+    for entry in registry.values():
+        section, options = getattr(entry, "section", ""), getattr(entry, "Options", None)
+        if section and options is not None:
+            model = section_model(f"{section.title().replace('_', '')}Section", options)
+            yield section, (model, model())

@@ -145,7 +145,7 @@ def place_clients(
     walk: Walk | None = None,
     neighbours: Neighbours | None = None,
     trace: Trace | None = None,
-    positions_m: Sequence[Sequence[float]] = (),
+    positions_m: Sequence[Sequence[float]] | FloatArray = (),
 ) -> Cell:
     """Place clients uniformly in a ring around the base station, from `distance_min_m` to `radius_m`.
 

@@ -15,7 +15,7 @@ class Neighbours:
     """Base stations on a circle of `distance_m` around ours, at equal angles; their cells are as large as ours.
 
     Each neighbour gives each channel to one client of its own with the probability `load`. Such a client is uniform in
-    its cell, sends with our clients' power, and reaches our base station with the mean gain of the same path-loss
+    its cell, sends with our clients' mean power, and reaches our base station with the mean gain of the same path-loss
     model, with shadowing where it is on. Who sends is drawn anew in each round.
     """
 
@@ -35,4 +35,4 @@ class Neighbours:
         sight_draws, shadow_draws = rng.random(distances_m.size), rng.standard_normal(distances_m.size)
         gains = radio.mean_gains(distances_m, sight_draws, shadow_draws)[0].reshape(shape)
         sends = rng.random(shape) < self.load
-        return np.asarray(radio.transmit_power_w * np.where(sends, gains, 0.0).sum(axis=0))
+        return np.asarray(float(np.mean(radio.transmit_power_w)) * np.where(sends, gains, 0.0).sum(axis=0))

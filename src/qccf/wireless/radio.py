@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from qccf.core.contracts import BoolArray, FloatArray
+from qccf.core.contracts import BoolArray, FloatArray, PerClient
 from qccf.core.units import db_to_linear
 from qccf.wireless.path_loss.protocol import PathLoss
 from qccf.wireless.path_loss.registry import PATH_LOSSES
@@ -24,7 +24,7 @@ def resource_blocks_hz(count: int, numerology: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Radio:
-    """The settings that are the same for all clients of a cell. All are linear SI except those in decibels.
+    """The settings of a cell. All are linear SI except those in decibels. Clients may differ in transmit power only.
 
     `path_loss` is a name of `PATH_LOSSES` or a user's own `module:Class`. `noise_w_per_hz` includes the margin for
     interference. The last three describe what the server knows: see `Cell.estimated_rates_bps`.
@@ -32,7 +32,7 @@ class Radio:
 
     num_channels: int
     bandwidth_hz: float
-    transmit_power_w: float
+    transmit_power_w: PerClient
     noise_w_per_hz: float
     gain_db: float
     path_loss: str
@@ -84,5 +84,8 @@ class Radio:
     def rates_bps(self, power_gains: Any, interference_w: Any = 0.0) -> FloatArray:
         """The rate of a channel with this power gain; signal and noise are those of its whole bandwidth."""
         noise_w = self.bandwidth_hz * self.noise_w_per_hz + interference_w
-        signal_to_noise = self.transmit_power_w * np.asarray(power_gains) / noise_w
+        powers_w = self.transmit_power_w
+        if np.ndim(powers_w):  # the gains may also have the channels as an axis
+            powers_w = np.reshape(powers_w, (-1,) + (1,) * (np.ndim(power_gains) - 1))
+        signal_to_noise = powers_w * np.asarray(power_gains) / noise_w
         return np.asarray(self.rate_model.rates_bps(signal_to_noise, bandwidth_hz=self.bandwidth_hz))

@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
 
+from qccf.core.streams import stream
 from qccf.flower import client_app, server_app
+from qccf.learning.aggregation.registry import AGGREGATION_RULES
 from qccf.learning.server.registry import SERVER_OPTIMIZERS
 from qccf.rounds.run_folder import read_run
+from qccf.runtimes.flower import mod
 from qccf.runtimes.flower import run_config as configs
 from qccf.runtimes.simulator import simulate
 from tests.helpers.loop_grid import LoopGrid
@@ -112,3 +115,50 @@ def test_a_model_with_buffers_and_dropout_is_the_same_to_the_bit(policy: str, co
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
     assert simulated.clients["arrived"].sum() > 5
     assert len(theirs["weights"]) == simulated.scenario.learning.num_parameters + 32
+
+
+@pytest.mark.parametrize("rule", list(AGGREGATION_RULES))
+@pytest.mark.parametrize("attack", ["none", "scaled-update", "label-flip"])
+def test_the_aggregation_rule_its_state_and_attackers_are_the_same_to_the_bit(rule: str, attack: str, tmp_path) -> None:
+    settings = [f"aggregation.rule={rule}", f"attack.kind={attack}", "codec.name=update+entropy", "attack.clients=2"]
+    settings += ["control.energy_weight=0.05", "federation.rounds=4"]
+    simulate(tiny_scenario(*settings), dataset=tiny_dataset(), out=tmp_path / "simulated")
+    federate(tmp_path / "flower", *settings)
+    checkpoints = [sorted((tmp_path / kind / "checkpoints").iterdir())[-1] for kind in ("simulated", "flower")]
+    ours, theirs = (np.load(path, allow_pickle=False) for path in checkpoints)
+    states = {name for name in ours.files if name.startswith("rule/")}
+    assert bool(states) == (rule == "mean")
+    for name in states | {"weights", "clients/kept", "clients/num_bits", "clients/payload_bits", "rounds/energy_j"}:
+        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+
+
+def last_weights(out) -> np.ndarray:
+    return np.load(sorted((out / "checkpoints").iterdir())[-1], allow_pickle=False)["weights"]
+
+
+@pytest.mark.parametrize("attack", ["none", "scaled-update"])
+@pytest.mark.parametrize("policy", ["qccf", "no-quantization"])
+def test_clipping_and_noise_are_the_same_with_the_same_noise(
+    policy: str, attack: str, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ["privacy.clip_norm=0.5", "privacy.noise_multiplier=0.01", "federation.rounds=3", "attack.clients=[1]"]
+    settings += [f"policy.name={policy}", f"attack.kind={attack}", "codec.name=update", "learning.batch_size=7"]
+    simulated = simulate(tiny_scenario(*settings), dataset=tiny_dataset(), out=tmp_path / "simulated")
+
+    def known(instruction) -> np.random.Generator:
+        where = ["probe"] if instruction.act == "probe" else ["batches", instruction.round_index]
+        return stream(0, "privacy", instruction.client, *where)
+
+    monkeypatch.setattr(mod, "secret_rng", known)
+    federate(tmp_path / "flower", *settings)
+    theirs = read_run(tmp_path / "flower")
+    np.testing.assert_array_equal(simulated.weights, last_weights(tmp_path / "flower"))
+    assert np.isnan(theirs.by_round("loss")).all()
+    assert theirs.summary["privacy"] == simulated.summary["privacy"]
+
+
+def test_the_noise_of_a_flower_client_cannot_be_computed_again(tmp_path) -> None:
+    settings = ["privacy.clip_norm=0.5", "privacy.noise_multiplier=0.01", "federation.rounds=1"]
+    for name in ("one", "two"):
+        federate(tmp_path / name, *settings)
+    assert last_weights(tmp_path / "one").tobytes() != last_weights(tmp_path / "two").tobytes()

@@ -1,8 +1,8 @@
 """What a server optimizer is: the last stage of a round, after uploads have been aggregated.
 
-    uploads that arrived → aggregate (a weighted mean) → change of the model (pseudo-gradient) → server optimizer
+    uploads that arrived → aggregation rule → change of the model (pseudo-gradient) → server optimizer
 
-An optimizer sees the aggregate and not the uploads, so that another aggregation can take the place of the mean.
+An optimizer sees the aggregate and not the uploads, so that it works behind any aggregation rule.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,8 +20,8 @@ class Aggregate:
     """What arrived in a round, without buffers.
 
     `previous` is the global model that clients started from and `average` the aggregate of the models they arrived at.
-    `mean_norm_sq` gives the mean of the squared norms of the clients' own changes, with the weights of the aggregate.
-    It decodes each upload once more, so only an optimizer that needs it should call it.
+    `mean_norm_sq` gives the mean of the squared norms of the clients' own changes, as far as the rule trusts them. It
+    may decode each upload once more, so only an optimizer that needs it should call it.
     """
 
     previous: FloatArray

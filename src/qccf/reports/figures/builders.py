@@ -117,7 +117,8 @@ def cell_map(run: Run) -> CellMap:
     cell = build_world(run.scenario, run.seed, run.dataset_sizes).cell
     title = f"The cell, {run.policy}, seed {run.seed}"
     radius_m = run.scenario.cell.radius_m
-    return CellMap(title, radius_m, cell.positions_m, run.dataset_sizes, client_bits(run), BITS_LABEL)
+    ran_out = run.by_round("battery_j")[-1] <= 0.0 if "battery_j" in run.client_columns else None
+    return CellMap(title, radius_m, cell.positions_m, run.dataset_sizes, client_bits(run), BITS_LABEL, ran_out)
 
 
 def energy_bars(groups: Groups, styles: Styles) -> tuple[Series, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from qccf.core.contracts import FloatArray
+from qccf.core.contracts import BoolArray, FloatArray
 
 Values = Sequence[float] | FloatArray
 
@@ -51,7 +51,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class CellMap:
-    """Clients at their positions [client, (x, y)] in the cell. A NaN value is drawn as an empty circle."""
+    """Clients at their positions [client, (x, y)] in the cell. A NaN value is drawn as an empty circle.
+
+    Those whose battery ran out have a cross.
+    """
 
     title: str
     radius_m: float
@@ -59,6 +62,7 @@ class CellMap:
     dataset_sizes: FloatArray
     values: FloatArray
     value_label: str
+    ran_out: BoolArray | None = None
 
 
 @dataclass(frozen=True)

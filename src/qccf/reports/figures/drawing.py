@@ -233,6 +233,9 @@ def _draw_cell(axes: Axes, panel: CellMap) -> None:
         )
     if not known.all():
         handles.append(Line2D([], [], marker="o", color="0.5", mfc="none", ls="", ms=4, label="empty: no upload"))
+    if panel.ran_out is not None and panel.ran_out.any():
+        axes.scatter(x[panel.ran_out], y[panel.ran_out], marker="x", color="#D55E00", s=60 * crowd, lw=1.5)
+        handles.append(Line2D([], [], marker="x", color="#D55E00", ls="", ms=6, label="battery ran out"))
     axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=len(handles), fontsize=8)
     limit = panel.radius_m * 1.06
     axes.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal", xlabel="east (m)", ylabel="north (m)")

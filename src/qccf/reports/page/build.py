@@ -30,6 +30,7 @@ from qccf.reports.page.provenance import literal_table, page_versions, provenanc
 from qccf.reports.page.render import asset, render
 from qccf.reports.page.results import (
     DETAIL_HEADS,
+    EPSILON_HEAD,
     OVERVIEW_HEADS,
     TARGET_HEADS,
     Group,
@@ -39,7 +40,7 @@ from qccf.reports.page.results import (
     results_data,
     target_tables,
 )
-from qccf.rounds.run import Run
+from qccf.rounds.run import Run, privacy_sentences
 from qccf.rounds.targets import evaluation_shown
 
 VERDICT_CLASSES: dict[Answer, str] = {
@@ -128,6 +129,7 @@ def build_report(
     reported = [run for family in groups for run in family.records]
     remarks = all_remarks(groups, manifest, unfinished=len(runs) - len(finished), shown=not finished)
     sentences = opening_sentences(groups, remarks)
+    private = privacy_sentences(reported)
     silences = list(dict.fromkeys(section.claims.silence for section in sections if section.claims.silence))
     page = render(
         "report.html",
@@ -138,10 +140,11 @@ def build_report(
         remarks=remarks,
         most_remarks=MOST_REMARKS,
         overview=overview,
-        overview_tables=[overview_table(group, titled=len(top) > 1) for group in top],
+        overview_tables=[overview_table(group, titled=len(top) > 1, private=bool(private)) for group in top],
+        privacy=private,
         charged=" | ".join(dict.fromkeys(run.scenario.accounts.charged for run in reported)),
         several_seeds=len({run.seed for run in reported}) > 1,
-        overview_heads=OVERVIEW_HEADS,
+        overview_heads=(*OVERVIEW_HEADS, *([EPSILON_HEAD] if private else [])),
         manifest=manifest,
         papers_mean_size=PAPERS_MEAN_SIZE,
         counts=Counter(one.verdict for one in judged),

@@ -96,7 +96,7 @@ def _differences(family: Family) -> list[Difference]:
     rows = [
         ("data", "FEMNIST" if family.task == "femnist" else "CIFAR-10", family.dataset_title, "the data available"),
         ("samples per client", f"{PAPERS_MEAN_SIZE:g}", f"{ours.data.dataset_size_mean:g}", fewer),
-        ("cycles per sample", f"{papers.device.cycles_per_sample:g}", f"{ours.device.cycles_per_sample:g}", fewer),
+        ("cycles per sample", _shown(papers.device.cycles_per_sample), _shown(ours.device.cycles_per_sample), fewer),
         ("seeds", "5", f"{len({run.seed for run in family.records})}", "to save time"),
         ("bandwidth (MHz)", "1", f"{ours.radio.bandwidth_hz / 1e6:g}", "E1: no client can upload in 1 MHz"),
         ("classes among clients", "not in its text", partition, "from the preset"),
@@ -104,3 +104,7 @@ def _differences(family: Family) -> list[Difference]:
         ("learning rate", "not in its text", f"{ours.learning.learning_rate:g}", "from the preset, at every scale"),
     ]
     return [row for row in rows if row[1] != row[2]]
+
+
+def _shown(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"

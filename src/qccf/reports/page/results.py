@@ -11,6 +11,7 @@ from qccf.rounds.run import Run
 from qccf.rounds.targets import default_targets, target_cells
 
 OVERVIEW_HEADS = ("codec", "accuracy", "energy", "bits", "participation", "missed")
+EPSILON_HEAD = "ε against the server"
 DETAIL_HEADS = (
     "codec", "final accuracy", "energy", "for computing", "bits, all rounds", "bits, last tenth", "participation",
     "missed", "empty rounds", "Jain's index", "error / budget",
@@ -44,8 +45,11 @@ def overview_groups(families: Sequence[Family]) -> list[Group]:
     return groups[:MOST_GROUPS]
 
 
-def overview_table(group: Group, *, titled: bool) -> ResultTable:
-    """Accuracy, energy, bits, participation and missed deadlines; the title only where there are several tables."""
+def overview_table(group: Group, *, titled: bool, private: bool = False) -> ResultTable:
+    """Accuracy, energy, bits, participation and missed deadlines; the title only where there are several tables.
+
+    If a run of the page is `private` there is a column for ε.
+    """
     family, setting = group
     kinds = _kinds(family, setting)
     energies = energies_shown([_over(runs, total_energy_j) for runs in kinds])
@@ -59,6 +63,7 @@ def overview_table(group: Group, *, titled: bool) -> ResultTable:
                 shown(_over(runs, Run.mean_upload_bits), 2),
                 percent_shown(_over(runs, participation), 0),
                 percent_shown(_over(runs, Run.missed_share)),
+                *([epsilon_shown(runs)] if private else []),
             ],
         )
         for runs, energy in zip(kinds, energies, strict=True)
@@ -105,6 +110,15 @@ def target_tables(family: Family, wanted: Sequence[float]) -> list[ResultTable]:
         if rows:
             tables.append(ResultTable(family.setting_title(setting), rows))
     return tables
+
+
+def epsilon_shown(runs: Sequence[Run]) -> str:
+    """The largest ε of these runs against the server, with its δ; a dash where privacy is off or ε is not finite."""
+    known = [one for one in (run.summary.get("privacy") for run in runs) if one and one["epsilon_server"] is not None]
+    if not known:
+        return "–"
+    worst = max(known, key=lambda one: one["epsilon_server"])
+    return f"{worst['epsilon_server']:.3g} (δ = {worst['delta']:g})"
 
 
 def total_energy_j(run: Run) -> float:

@@ -36,6 +36,9 @@ ROUNDING = 1e-6
 MOST = float(np.finfo(np.float32).max)
 """The largest statistic of a float32 model; values computed from several of this size are still finite."""
 
+TABLES = ("codec_options", "privacy")
+"""Fields of an instruction that are dictionaries."""
+
 Act = Literal["hello", "probe", "train"]
 
 
@@ -45,7 +48,8 @@ class Instruction:
 
     "hello": reply with the client's number. "probe": measure at this model and send no payload. "train": train and
     upload with the transmit power `power_w`, with no limit of the rate where `rate_bps` is 0. `buffers` names the
-    arrays that are not quantized.
+    arrays that are not quantized. `privacy` says how to clip and to add noise first (see `rounds.privacy`); it is empty
+    where that is off.
     """
 
     act: Act
@@ -58,10 +62,12 @@ class Instruction:
     rate_bps: float = 0.0
     buffers: list[str] = field(default_factory=list)
     power_w: float = 0.0
+    privacy: dict[str, float] = field(default_factory=dict)
 
     def record(self) -> ConfigRecord:
         """The instruction as Flower sends it; a ConfigRecord holds no dictionaries."""
-        return ConfigRecord({**vars(self), "codec_options": json.dumps(self.codec_options)})
+        tables = {name: json.dumps(getattr(self, name)) for name in TABLES}
+        return ConfigRecord({**vars(self), **tables})
 
     @classmethod
     def read(cls, message: Message) -> "Instruction":
@@ -71,10 +77,10 @@ class Instruction:
             raise InstructionError("the message has no instruction of qccf: is the server's strategy QccfStrategy?")
         try:
             fields = dict(record)
-            instruction = cls(**{**fields, "codec_options": json.loads(fields["codec_options"])})
+            instruction = cls(**{**fields, **{name: json.loads(fields[name]) for name in TABLES}})
         except (KeyError, TypeError, ValueError):
             raise InstructionError("the instruction cannot be read: do server and client have the same qccf?") from None
-        known = instruction.act in get_args(Act) and isinstance(instruction.codec_options, dict)
+        known = instruction.act in get_args(Act) and all(isinstance(getattr(instruction, n), dict) for n in TABLES)
         if not known or not 0 <= instruction.num_bits <= MAX_NUM_BITS:
             raise InstructionError(f"this version of qccf does not know this instruction: {instruction}.")
         return instruction
@@ -92,6 +98,8 @@ def upload_content(instruction: Instruction, upload: Upload, num_examples: int) 
         "weight-range": statistics.weight_range,
         "loss": statistics.loss,
     }
+    if instruction.privacy:
+        del metrics["loss"]  # it is not noisy
     if upload.forecast is not None:
         metrics["error-scale"] = upload.forecast.error_scale
         if upload.forecast.bits is not None:
@@ -131,7 +139,7 @@ def read_reply(
         gradient_norm_sq=_number(metrics, "gradient-norm-sq"),
         gradient_variance=_number(metrics, "gradient-variance"),
         weight_range=_number(metrics, "weight-range"),
-        loss=_number(metrics, "loss", low=-MOST),
+        loss=float("nan") if instruction.privacy else _number(metrics, "loss", low=-MOST),
     )
     num_examples = metrics.get("num-examples")
     if not isinstance(num_examples, int) or not 1 <= num_examples < 2**53:

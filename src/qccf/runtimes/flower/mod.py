@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from flwr.app import Context, Message, MetricRecord, RecordDict
 
-from qccf.core.errors import QccfError, TrainingReplyError
+from qccf.core.errors import InstructionError, QccfError, TrainingReplyError
 from qccf.learning.results import Flat, LocalResult, LocalStatistics
 from qccf.quantization.buffers import with_buffers
 from qccf.quantization.registry import build_codec
 from qccf.rounds import uplink
+from qccf.rounds.privacy import Privacy, privatised
 from qccf.runtimes.flower.layout import Layout
 from qccf.runtimes.flower.messages import ARRAYS, METRICS, REPLY, Instruction, upload_content
 
@@ -53,6 +54,8 @@ def reply_to(message: Message, context: Context, train: Train) -> Message:
     if isinstance(trained, Message):
         return trained
     result, num_examples = trained
+    if instruction.privacy:
+        result = privatised(result, received, told_privacy(instruction), secret_rng(instruction))
     codec = build_codec(instruction.codec, layout.num_parameters, layout.sizes, **instruction.codec_options)
     codec = with_buffers(codec, layout.num_parameters, layout.num_buffers)
     if instruction.act == "probe":
@@ -72,6 +75,22 @@ def reply_to(message: Message, context: Context, train: Train) -> Message:
     if instruction.rate_bps > 0.0:
         time.sleep(upload.size_bits / instruction.rate_bps)
     return reply
+
+
+def told_privacy(instruction: Instruction) -> Privacy:
+    """How the server wants the client to clip and to add noise, or InstructionError."""
+    try:
+        privacy = Privacy(**instruction.privacy)
+    except TypeError:
+        privacy = None
+    if privacy is None or not (privacy.clip_norm > 0.0 and privacy.noise >= 0.0 and privacy.step > 0.0):
+        raise InstructionError(f"this version of qccf does not know how to protect privacy so: {instruction.privacy}.")
+    return privacy
+
+
+def secret_rng(_: Instruction) -> np.random.Generator:
+    """Noise that nobody can compute again: its seed comes from the operating system; the server knows the run's."""
+    return np.random.default_rng()
 
 
 def client_number(context: Context) -> int:

@@ -1,0 +1,85 @@
+"""The weighted mean, in which no change may be much longer than the usual one."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qccf.core.contracts import FloatArray
+from qccf.core.options import option
+from qccf.learning.aggregation.protocol import AggregationState, Combined, Updates
+
+LEAST_KNOWN = 3
+"""Nothing is clipped before the lengths of this many clients are known: of two, either may be the wrong one."""
+
+LEAST_SIGNAL = 0.1
+"""The share of a squared length that counts as signal where noise may be all of it.
+
+The usual noise is not the client's own, so their difference may be far below the signal, or below 0.
+"""
+
+
+@dataclass(frozen=True)
+class MeanOptions:
+    """The weighted mean."""
+
+    most_norm: float = option(
+        6.0, "a longer change is clipped to this many times the length that is usual; 0 clips nothing", ge=0, le=1e6
+    )
+
+
+class Mean:
+    """Σ w_i·min(1, ℓ_i/‖Δ_i‖)·Δ_i with w_i the client's share of the data.
+
+    ℓ_i² = c²·(S² + E(q_i)). E(q) is the median over clients of the squared error that they forecast for q bits: coarse
+    uploads are longer because of their noise. S² is the median over clients of ‖Δ_j‖² − E(q_j), at least 0.1·‖Δ_j‖², at
+    each client's last arrival, so that each has one vote, also in rounds in which few arrive. Where nobody is longer
+    than ℓ_i the result is the plain mean to the bit. Buffers have lengths and limits of their own, without E.
+
+    State: the last vote of each client for S², and the squared length of its buffers; NaN before its first arrival.
+    """
+
+    Options = MeanOptions
+    section = "mean"
+
+    def __init__(self, **options: Any) -> None:
+        self.options = MeanOptions(**options)
+
+    def init(self, num_clients: int) -> AggregationState:
+        if self.options.most_norm == 0.0:
+            return {}
+        return {"parameters_sq": np.full(num_clients, np.nan), "buffers_sq": np.full(num_clients, np.nan)}
+
+    def combine(self, state: AggregationState, updates: Updates) -> tuple[Combined, AggregationState]:
+        if self.options.most_norm == 0.0:
+            return self._combined(updates, np.ones(len(updates.clients)), np.ones(len(updates.clients))), state
+        clients, noise = list(updates.clients), updates.quantization_errors
+        lengths, buffers = updates.norms()
+        votes, buffer_votes = state["parameters_sq"].copy(), state["buffers_sq"].copy()
+        squares = np.square(lengths)
+        votes[clients] = np.maximum(squares - noise, LEAST_SIGNAL * squares)
+        buffer_votes[clients] = np.square(buffers)
+        factors = self._factors(lengths, votes, noise)
+        buffer_factors = self._factors(buffers, buffer_votes, np.zeros_like(noise))
+        after = {"parameters_sq": votes, "buffers_sq": buffer_votes}
+        return self._combined(updates, factors, buffer_factors, lengths), after
+
+    def _factors(self, lengths: FloatArray, votes: FloatArray, noise: FloatArray) -> FloatArray:
+        """What remains of each change; 1 where too few lengths are known, or the usual one is 0."""
+        known = votes[np.isfinite(votes)]
+        usual_sq = float(np.median(known)) if len(known) >= LEAST_KNOWN else np.inf
+        limits = self.options.most_norm * np.sqrt(usual_sq + noise)
+        long = (limits > 0.0) & (lengths > limits)
+        return np.where(long, limits / np.where(long, lengths, 1.0), 1.0)
+
+    def _combined(
+        self, updates: Updates, factors: FloatArray, buffer_factors: FloatArray, lengths: FloatArray | None = None
+    ) -> Combined:
+        untouched = bool((factors == 1.0).all() and (buffer_factors == 1.0).all())
+        model = updates.mean() if untouched else updates.shrunk_mean(factors, buffer_factors)
+
+        def mean_norm_sq() -> float:
+            known = updates.norms()[0] if lengths is None else lengths
+            return float(np.dot(updates.shares, np.square(factors * known)))
+
+        return Combined(model, np.minimum(factors, buffer_factors), mean_norm_sq)

@@ -1,0 +1,1 @@
+"""Attacks, one per file: what a hostile client of a simulated federation does."""

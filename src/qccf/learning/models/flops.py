@@ -1,0 +1,60 @@
+"""Floating-point operations of training on one sample: stored for the models of this package, counted for others."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from qccf.core.errors import ConfigError
+
+STORED = {"femnist-cnn": 63_886_592.0, "cifar10-cnn": 79_305_984.0, "small-cnn": 1_151_168.0}
+"""As PyTorch counts them, so that a plan needs no PyTorch; a test compares."""
+
+IMAGES = {
+    **dict.fromkeys(("handwriting", "emnist", "femnist", "mnist", "fashion-mnist"), (1, 28, 28)),
+    "cifar10": (3, 32, 32),
+}
+"""Shapes of the samples of our datasets, with which another model is counted."""
+
+
+def flops_per_sample(model: str, options: Mapping[str, Any], dataset: str) -> float:
+    """Operations of a forward and a backward pass with one sample; a multiplication and an addition are two."""
+    if model in STORED and not options:
+        return STORED[model]
+    if dataset not in IMAGES:
+        raise ConfigError(
+            f'cycles_per_sample = "auto" needs the operations of learning.model = {model!r}, which cannot be counted '
+            f"with data.dataset = {dataset!r}: set learning.flops_per_sample."
+        )
+    try:
+        return counted_flops(model, options, IMAGES[dataset])
+    except ImportError:
+        raise ConfigError(
+            f"the operations of learning.model = {model!r} are counted with torch, which is not installed: set "
+            "learning.flops_per_sample, or pip install 'qccf[sim]'."
+        ) from None
+
+
+def counted_flops(model: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> float:
+    """What PyTorch's counter finds for convolutions and matrix products, on the meta device, which computes nothing."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from qccf.learning.models.registry import MODELS
+
+    try:
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+            made = MODELS.build(model, **options)
+            sample, label = torch.zeros(1, *shape), torch.zeros(1, dtype=torch.long)
+            with FlopCounterMode(display=False) as counter:
+                torch.nn.functional.cross_entropy(made(sample), label).backward()  # type: ignore[no-untyped-call]
+    except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
+        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+        raise ConfigError(
+            f"the operations of learning.model = {model!r} cannot be counted for samples of the shape {shape} "
+            f"({reason}): set learning.flops_per_sample."
+        ) from None
+    total = float(counter.get_total_flops())
+    if total <= 0.0:
+        raise ConfigError(
+            f"learning.model = {model!r} has no operation that is counted: set learning.flops_per_sample."
+        )
+    return total

@@ -1,0 +1,167 @@
+"""Clients whose devices differ: every solver compared with brute force, and with devices that are all equal."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from qccf.control.bits_closed_form import ClosedFormPairs
+from qccf.control.bits_exact import ExactPairs, useful_levels
+from qccf.control.channels_assignment import solve_assignment
+from qccf.control.channels_exhaustive import solve_exhaustive
+from qccf.control.problem import RoundProblem, objective
+from qccf.control.scale_free import ScaleFreeProblem, serve
+from qccf.control.solve import solve_round
+from qccf.control.turns import usable_pairs, whose_turn
+from qccf.core.contracts import PER_CLIENT, STEPS, Constants
+from qccf.core.errors import ConfigError
+from qccf.devices import cost
+from support.problems import CONSTANTS, mixed_constants, random_links, random_problem, some_clients
+from tests.control.test_channels import relative
+from tests.helpers import brute
+
+
+def mixed_problem(rng, clients, channels, *, steps):
+    problem = random_problem(rng, clients, channels, below=0.2)
+    return replace(problem, constants=mixed_constants(rng, clients, steps=steps, like=problem.constants))
+
+
+def scalars_of(constants: Constants, client: int) -> Constants:
+    """One client's constants as if all clients were like it."""
+    own = {name: getattr(constants, name) for name in PER_CLIENT}
+    own = {name: value[client] for name, value in own.items() if np.ndim(value)}
+    if own.get(STEPS[0]) is not None and not np.isfinite(own[STEPS[0]]).any():
+        own |= dict.fromkeys(STEPS)
+    return replace(constants, **own)
+
+
+@pytest.mark.parametrize("steps", [False, True])
+def test_exhaustive_is_the_brute_force_optimum(steps):
+    rng = np.random.default_rng(31)
+    stepped = 0
+    for _ in range(25):
+        problem = mixed_problem(rng, int(rng.integers(1, 4)), int(rng.integers(1, 4)), steps=steps)
+        stepped += problem.constants.step_frequencies_hz is not None
+        found = objective(problem, solve_exhaustive(problem, ExactPairs(problem)))
+        true = brute.optimum(problem, most_bits=9)
+        assert relative(problem, found - true, true) <= 1e-9
+    assert stepped >= 15 * steps
+
+
+@pytest.mark.parametrize("steps", [False, True])
+def test_certificate_holds(steps):
+    rng = np.random.default_rng(32)
+    for _ in range(60):
+        problem = mixed_problem(rng, int(rng.integers(2, 7)), int(rng.integers(1, 6)), steps=steps)
+        pairs = ExactPairs(problem)
+        allocation, bound = solve_assignment(problem, pairs)
+        best = objective(problem, solve_exhaustive(problem, pairs))
+        assert relative(problem, objective(problem, allocation) - best, best) <= 1e-9
+        assert relative(problem, bound - best, best) <= 1e-9
+
+
+def test_closed_form_uses_each_clients_constants():
+    """The closed form finds the integer that a search over all bits finds, as with equal devices."""
+    rng = np.random.default_rng(33)
+    same = pairs = 0
+    for _ in range(60):
+        problem = mixed_problem(rng, 5, 4, steps=False)
+        if problem.quantization_pressure <= 0.0:
+            continue
+        total = float(problem.dataset_sizes.sum())
+        rows, columns = np.repeat(np.arange(5), 4), np.tile(np.arange(4), 5)
+        closed = ClosedFormPairs(problem)
+        found = closed.bits(total, rows, columns)
+        for i, c, q in zip(rows, columns, found, strict=True):
+            best_q, _ = brute.best_bits(problem, int(i), int(c), total)
+            same += q == best_q
+            pairs += 1
+        np.testing.assert_allclose(closed.costs(total)[rows, columns], closed.chosen_costs(total, rows, columns))
+    assert same == pairs > 500
+
+
+def test_closed_forms_refuse_steps():
+    rng = np.random.default_rng(34)
+    problem = mixed_problem(rng, 6, 4, steps=True)
+    for inner in ("closed-form", "closed-form-taylor", "printed"):
+        with pytest.raises(ConfigError, match="needs devices with a continuous frequency"):
+            solve_round(problem, inner=inner)
+
+
+@pytest.mark.parametrize("steps", [False, True])
+def test_serving_given_clients_is_optimal(steps):
+    rng = np.random.default_rng(35)
+    served_sets = 0
+    while served_sets < 25:
+        count = int(rng.integers(1, 4))
+        observation = random_links(rng, count, int(rng.integers(count, 5)), dead=0.1)
+        constants = mixed_constants(rng, count, steps=steps)
+        problem = ScaleFreeProblem(observation, constants, energy_price=100.0, error_price=1e-3)
+        true = brute.scale_free_optimum(problem)
+        if not np.isfinite(true):
+            continue
+        served_sets += 1
+        decision = serve(problem)
+        assert decision.certificate.objective == pytest.approx(true, rel=1e-9)
+        assert decision.certificate.lower_bound <= decision.certificate.objective
+
+
+@pytest.mark.parametrize("steps", [False, True])
+@pytest.mark.parametrize("adapt", [False, True])
+def test_arrays_give_what_scalars_give_one_by_one(steps, adapt):
+    """Energy, frequency and usability of each client are those in a federation of clients like it."""
+    rng = np.random.default_rng(36)
+    power = {"adapt_power": True, "bandwidth_hz": 1e7, "transmit_power_min_w": 1e-4} if adapt else {}
+    for _ in range(10):
+        observation = random_links(rng, 6, 4)
+        mixed = replace(mixed_constants(rng, 6, steps=steps), **power)
+        problem = RoundProblem(observation, mixed, 10.0, 1.0)
+        rows, columns, bits = np.arange(6)[:, None, None], np.arange(4), np.arange(1, 9)[:, None]
+        spent, usable = problem.energy_costs(bits, rows, columns), usable_pairs(observation, mixed)
+        able = cost.able_clients(observation, mixed)
+        for client in range(6):
+            alone = replace(problem, constants=scalars_of(mixed, client))
+            np.testing.assert_allclose(spent[client], alone.energy_costs(bits, rows, columns)[client], rtol=1e-9)
+            assert (usable[client] == usable_pairs(observation, alone.constants)[client]).all()
+            assert able[client] == cost.able_clients(observation, alone.constants)[client]
+
+
+def test_levels_beyond_the_useful_ones_never_pay():
+    rng = np.random.default_rng(37)
+    for _ in range(60):
+        problem = mixed_problem(rng, 4, 3, steps=True)
+        if problem.quantization_pressure <= 0.0:
+            continue
+        for i in range(4):
+            for c in range(3):
+                assert brute.best_bits(problem, i, c, float(problem.dataset_sizes[i]))[0] <= useful_levels(problem)
+
+
+def test_equal_arrays_decide_as_scalars():
+    """Arrays whose entries are all equal change no decision."""
+    rng = np.random.default_rng(38)
+    for _ in range(20):
+        problem = random_problem(rng)
+        count = len(problem.dataset_sizes)
+        given = {name: np.full(count, getattr(CONSTANTS, name)) for name in PER_CLIENT if name not in STEPS}
+        arrays = replace(problem, constants=replace(problem.constants, **given))
+        for inner in ("exact", "closed-form", "printed"):
+            one, other = solve_round(problem, inner=inner), solve_round(arrays, inner=inner)
+            np.testing.assert_array_equal(one.channels, other.channels)
+            np.testing.assert_array_equal(one.num_bits, other.num_bits)
+            np.testing.assert_array_equal(one.frequencies_hz, other.frequencies_hz)
+            assert one.certificate.objective == other.certificate.objective
+
+
+def test_a_dearer_device_has_its_turn_later():
+    """Of two clients with equal links and debts the one whose device takes less energy comes first."""
+    observation = some_clients(random_links(np.random.default_rng(1), 2, 1, tables=False, dead=0.0), np.arange(2))
+    observation = replace(observation, rates_bps=np.full((2, 1), 2e8))
+    equal = np.full(2, 1000.0)
+    observation = replace(observation, statistics=replace(observation.statistics, dataset_sizes=equal))
+    for dear in (0, 1):
+        alphas = np.full(2, 1e-26)
+        alphas[dear] = 4e-26
+        constants = replace(CONSTANTS, energy_coefficient=alphas)
+        turns = whose_turn(observation, constants, np.array([4, 4]), np.zeros(2), 1.0)
+        assert turns.channels.tolist() == [0 if client != dear else -1 for client in range(2)]

@@ -1,0 +1,138 @@
+"""Profiles: the bundled ones are complete and plausible, and a wrong one is refused with a sentence."""
+
+import math
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+from qccf.core.errors import ConfigError
+from qccf.devices.profile import FIGURES, profile_from_dict, read_profile
+from qccf.devices.profiles.registry import PROFILES, find_profile
+
+FEMNIST_FLOPS = 65e6
+"""About what one training sample of the FEMNIST network takes."""
+
+TREE = {
+    "title": "a board",
+    "cycles_per_sample": "auto",
+    "flops_per_cycle": 8.0,
+    "energy_coefficient": 1e-27,
+    "frequency_min_hz": 6e8,
+    "frequency_max_hz": 1.5e9,
+    "transmit_power_w": 0.2,
+    "sources": dict.fromkeys(
+        [
+            "cycles_per_sample", "flops_per_cycle", "energy_coefficient", "frequency_min_hz", "frequency_max_hz",
+            "transmit_power_w",
+        ],
+        "assumed",
+    ),
+}  # fmt: skip
+
+
+def _changed(**values):
+    """The tree with other figures; None takes one out. Sources follow."""
+    tree = {key: value for key, value in (TREE | values).items() if value is not None}
+    tree["sources"] = dict.fromkeys([key for key in tree if key in (*FIGURES, "steps")], "assumed")
+    return tree
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_bundled_profile_is_plausible(name):
+    profile = find_profile(name)
+    assert profile.name == name
+    assert profile.title
+    top_w = profile.steps[-1][1] if profile.steps else profile.energy_coefficient * profile.frequency_max_hz**3
+    assert 0.5 <= top_w <= 60.0
+    if name != "paper":
+        assert profile.cycles_per_sample == "auto"
+        seconds = profile.cycles(FEMNIST_FLOPS) / profile.frequency_max_hz
+        assert 1e-4 <= seconds <= 1e-2  # of one sample
+        assert profile.circuit_power_w > profile.transmit_power_w  # an amplifier loses most of its power
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_profile_survives_its_file(name, tmp_path):
+    profile = find_profile(name)
+    path = tmp_path / f"{name}.toml"
+    path.write_text(tomli_w.dumps(profile.to_dict()), encoding="utf-8")
+    again = find_profile(str(path))
+    assert again == profile
+
+
+def test_registry_lists_every_file():
+    files = {path.stem for path in Path(find_profile.__code__.co_filename).parent.glob("*.toml")}
+    assert files == set(PROFILES)
+
+
+def test_cycles_follow_from_the_work():
+    profile = profile_from_dict(TREE, "board")
+    assert profile.cycles(64e6) == 8e6
+    assert profile_from_dict(_changed(cycles_per_sample=5000.0), "board").cycles(64e6) == 5000.0
+
+
+def test_steps_state_the_limits():
+    steps = [[6e8, 1.0], [1.5e9, 4.0]]
+    no_law = dict.fromkeys(["energy_coefficient", "frequency_min_hz", "frequency_max_hz"])
+    profile = profile_from_dict(_changed(steps=steps, **no_law), "board")
+    assert (profile.frequency_min_hz, profile.frequency_max_hz) == (6e8, 1.5e9)
+    assert profile.steps == ((6e8, 1.0), (1.5e9, 4.0))
+    assert profile.battery_j == math.inf
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"frequency_max_hz": 1500.0}, "frequency_max_hz = 1500 is out of range: it must be from 1e+06"),
+        ({"frequency_min_hz": 2e9}, "swap them"),
+        ({"energy_coefficient": 1e-24}, "power of 3375 W"),
+        ({"energy_coefficient": None}, "energy_coefficient is missing"),
+        ({"transmit_power_w": 23.0}, "transmit_power_w = 23 is out of range"),
+        ({"flops_per_cycle": "many"}, "is not a number"),
+        ({"flops_per_cycle": True}, "is not a number"),
+        ({"idle_power_w": math.nan}, "is not a number"),
+        ({"battery_j": -1.0}, "battery_j = -1 is out of range"),
+        ({"batery_j": 1.0}, "did you mean battery_j?"),
+        ({"steps": [[1e9, 2.0]]}, "contradicts steps"),
+        ({"title": 3}, "title = 3 is not a text"),
+    ],
+)  # fmt: skip
+def test_absurd_profile_is_refused(values, words):
+    with pytest.raises(ConfigError, match=words.replace("?", r"\?").replace("+", r"\+")):
+        profile_from_dict(_changed(**values), "board")
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ([[1e9, 2.0], [6e8, 1.0]], "sort the frequencies"),
+        ([[1500, 2.0]], "power|frequency of a step"),
+        ([[1e9, 2000.0]], "power of a step"),
+        ([[1e9]], "pairs"),
+        ("fast", "pairs"),
+        ([[1e6 * k, 1.0] for k in range(1, 70)], "more than 64"),
+    ],
+)
+def test_absurd_steps_are_refused(steps, words):
+    no_law = dict.fromkeys(["energy_coefficient", "frequency_min_hz", "frequency_max_hz"])
+    with pytest.raises(ConfigError, match=words):
+        profile_from_dict(_changed(steps=steps, **no_law), "board")
+
+
+def test_every_figure_needs_a_source():
+    tree = dict(TREE, sources={})
+    with pytest.raises(ConfigError, match=r"sources\.cycles_per_sample is missing"):
+        profile_from_dict(tree, "board")
+    with pytest.raises(ConfigError, match="source of no figure"):
+        profile_from_dict(dict(TREE, sources=TREE["sources"] | {"idle_power_w": "assumed"}), "board")
+
+
+def test_unknown_profile_is_suggested(tmp_path):
+    with pytest.raises(ConfigError, match="did you mean 'raspberry-pi-4'"):
+        find_profile("rasberry-pi-4")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        find_profile(str(tmp_path / "none.toml"))
+    (tmp_path / "bad.toml").write_text("a = = 1", encoding="utf-8")
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        read_profile(tmp_path / "bad.toml")
