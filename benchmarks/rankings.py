@@ -33,9 +33,11 @@ CELLS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "GPUs and laptops": ("3gpp", {"devices.mix": {"jetson-orin-nano": 1.0, "laptop": 1.0}}),
     "slow and fast": ("3gpp", {"devices.mix": {"raspberry-pi-4": 1.0, "jetson-orin-nano": 1.0}}),
     "preset 3gpp": ("3gpp", {}),
+    "3gpp, all take part": ("3gpp", {"radio.num_channels": 20, "radio.resource_blocks": 13}),
     "preset iot": ("iot", {}),
 }
-"""Preset and changes. The four mixes are those of the cell of `3gpp`."""
+"""Preset and changes. The four mixes are in the cell of `3gpp`, which has 13 channels for 20 clients; with 20 narrower
+channels no policy chooses who takes part."""
 
 PAPER = "the paper's model"
 POLICIES = ("qccf", "fixed-bits", "principle", "same-size", "channel-allocate", "no-quantization")
@@ -53,12 +55,13 @@ def entries() -> list[tuple[str, str]]:
 
 
 def measures(run: Run) -> Figures:
+    turns = run.by_round("participated").sum(axis=0).astype(float)
     arrived = float(run.by_round("arrived").sum())
     return {
         "energy_j": float(run.energy_j[-1]) / arrived if arrived else float("nan"),
         "computing": run.computing_share(),
         "bits": run.mean_upload_bits(),
-        "jain": float(run.summary.get("jain_index") or float("nan")),
+        "jain": float(turns.sum() ** 2 / (len(turns) * np.square(turns).sum())) if turns.any() else 0.0,
         "late": run.missed_share(),
     }
 
@@ -103,6 +106,16 @@ def table(record: Record, names: Sequence[str], labels: Sequence[str]) -> list[s
         found = [ratios(record, cell, name, names[0]).shown(".3g") for name in names[1:]]
         same = relation(np.array(order(record, PAPER, names)), np.array(order(record, cell, names)))
         lines.append(f"| {cell} | {share.mean:.0%} | " + " | ".join(found) + f" | {same:+.2f} |")
+    return lines
+
+
+def fairness(record: Record) -> list[str]:
+    """Jain's index of participation: 1 where all clients take part equally often."""
+    lines = ["| cell | " + " | ".join(POLICIES) + " |", "|---" * (len(POLICIES) + 1) + "|"]
+    for cell in (cell for cell in CELLS if cell in record):
+        mine = [record[cell][f"{policy}, {CODECS[0]}"].values() for policy in POLICIES]
+        cells = [f"{np.mean([one['jain'] for one in found]):.2f}" for found in mine]
+        lines.append(f"| {cell} | " + " | ".join(cells) + " |")
     return lines
 
 
@@ -152,6 +165,8 @@ def main() -> int:
     for title, names, labels in groups():
         print(f"\n{title}, energy per upload as a share of {labels[0]}'s\n")
         print("\n".join(table(record, names, labels)))
+    print("\nJain's index of participation\n")
+    print("\n".join(fairness(record)))
     if options.figure is not None:
         save_chart(figure(record), options.figure)
     return 0
