@@ -103,7 +103,11 @@ def results(record: Mapping[str, Figures], attacks: Sequence[str], seeds: Sequen
 
 def table(found: Results, attack: str) -> list[str]:
     """One attack as lines of Markdown: accuracy in per cent and energy in millijoules, by number of attackers."""
-    lines = ["| defence | " + " | ".join(f"{count} attackers" for count in COUNTS) + " | energy (mJ), 0 → 3 |"]
+    lines = [
+        "| defence | "
+        + " | ".join(f"{count} attacker{'s' * (count != 1)}" for count in COUNTS)
+        + " | energy (mJ), 0 → 3 |"
+    ]
     lines.append("|---" * (len(COUNTS) + 2) + "|")
     for defence in DEFENCES:
         cells, energies = [], []
@@ -128,9 +132,18 @@ def figure(found: Results, attacks: Sequence[str]) -> Chart:
             values = [estimate(100.0 * one["accuracy"] for one in found[attack, count, defence]) for count in known]
             style = Style(PALETTE[place], MARKERS[place])
             series.append(estimated(defence, known, values, style, limits=(0.0, 100.0)))
-        panels.append(Panel(attack, "attackers of 10 clients", "test accuracy (%)", tuple(series), integers=True))
+        panels.append(
+            Panel(
+                attack,
+                "attackers of 10 clients",
+                "test accuracy (%)",
+                tuple(series),
+                y_range=(0.0, 60.0),
+                categories=tuple(map(str, COUNTS)),
+            )
+        )
     caption = f"EMNIST, 10 clients, 15 rounds, codec update+entropy. {INTERVALS}."
-    return Chart("attacks", "Accuracy with attackers", caption, tuple(panels), len(panels), (10.0, 3.6))
+    return Chart("attacks", "Accuracy with attackers", caption, tuple(panels), len(panels), (5.0, 3.4))
 
 
 def main() -> int:

@@ -82,7 +82,7 @@ def test_a_client_alone_in_its_round_is_compared_with_the_last_lengths_of_the_ot
     for client in (0, 1):
         first, state = rule.combine(state, made_arrivals([[1.0]], clients=[client]))
         assert first.kept.tolist() == [1.0]
-    unknown, after_two = rule.combine(state, made_arrivals([[100.0]], clients=[0]))
+    unknown, after_two = Mean(most_norm=1.0).combine(state, made_arrivals([[100.0]], clients=[0]))
     assert unknown.kept.tolist() == [1.0], "of two lengths either may be the wrong one"
     assert after_two["parameters_sq"][:2].tolist() == [1e4, 1.0]
     _, state = rule.combine(state, made_arrivals([[1.0]], clients=[2]))
