@@ -1,7 +1,8 @@
-"""Inject faults and count what is lost: kills, damaged files, full disks, second writers, configurations, payloads.
+"""Inject faults and count what is lost: kills, damaged files, full disks, second writers, settings, payloads, lies.
 
 A fault is survived if the run ends as if nothing had happened, bit for bit, or if it is refused in one sentence. It is
-lost if a round that was acknowledged is gone, a number is wrong, or an error is not one of ours. Results are kept in
+lost if a round that was acknowledged is gone, a number is wrong, or an error is not one of ours. A lying report is
+survived if the honest clients take part as before, within the liars' share (`support/liars.py`). Results are kept in
 `.faults`, so that a later call goes on where this one stopped.
 
 Run: python -m benchmarks.faults [--quick] [--seconds 3600] [--only kills,files]
@@ -38,9 +39,11 @@ from qccf.rounds.setup import check_scenario
 from qccf.runtimes.planner import plan
 from qccf.runtimes.simulator import run_fingerprint, simulate
 from qccf.settings.loading import Scenario, load_scenario, scenario_to_toml
+from support.liars import bank, harm, measured
 from support.payloads import fuzz
 from tests.helpers.tiny import tiny_dataset, tiny_scenario
 
+LIES = bank()
 KEPT = Path(__file__).parents[1] / ".faults"
 ROUNDS = 6
 BATCH = 25
@@ -49,8 +52,16 @@ PAYLOADS = 10_000
 """Payloads per fault of that kind."""
 MOST_S = 300.0
 """A fault whose outcome takes longer counts as lost."""
-COUNTS = {"kills": 200, "files": 2000, "disks": 60, "writers": 20, "configurations": 300, "payloads": 100}
-QUICK = {"kills": 6, "files": 100, "disks": 6, "writers": 2, "configurations": 50, "payloads": 2}
+COUNTS = {
+    "kills": 200,
+    "files": 2000,
+    "disks": 60,
+    "writers": 20,
+    "configurations": 300,
+    "payloads": 100,
+    "reports": len(LIES),
+}
+QUICK = {"kills": 6, "files": 100, "disks": 6, "writers": 2, "configurations": 50, "payloads": 2, "reports": 20}
 TABLES = ("round_columns", "client_columns", "statistics_columns")
 
 
@@ -269,6 +280,13 @@ def payload(chance: random.Random, _: Run, __: dict[str, Path]) -> str:
     return "recovered"
 
 
+def lie(number: int) -> str:
+    """Clients report false statistics: the others must take part as before, within the liars' share."""
+    case = LIES[number]
+    found = harm(case, measured(case))
+    return f"lost: {case}: {found}" if found else "recovered"
+
+
 KINDS = {
     "kills": killed, "files": damaged, "disks": full, "writers": second_writer, "configurations": configured,
     "payloads": payload,
@@ -280,6 +298,7 @@ TITLES = {
     "writers": "second writers of a folder",
     "configurations": "configurations of any content",
     "payloads": "mutated payloads",
+    "reports": "lying reports",
 }
 
 
@@ -294,7 +313,8 @@ def batch(kind: str, numbers: list[int], reference: Run, folders: dict[str, Path
             for number in numbers:
                 signal.alarm(int(MOST_S))
                 try:
-                    outcome = KINDS[kind](random.Random(f"{kind} {number}"), reference, folders)
+                    chance = random.Random(f"{kind} {number}")
+                    outcome = lie(number) if kind == "reports" else KINDS[kind](chance, reference, folders)
                 except Exception as error:
                     place = traceback.extract_tb(error.__traceback__)[-1]
                     outcome = f"lost: {type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
@@ -315,7 +335,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a few of each kind")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
-    parser.add_argument("--only", default=",".join(KINDS), help="kinds, separated by commas")
+    parser.add_argument("--only", default=",".join(COUNTS), help="kinds, separated by commas")
     options = parser.parse_args()
     ends = time.monotonic() + options.seconds
     counts = {kind: count for kind, count in (QUICK if options.quick else COUNTS).items() if kind in options.only}

@@ -1,20 +1,21 @@
 """Seconds per round on the same work: plain PyTorch, Flower's simulation, pfl-research and this project, interleaved.
 
-Run on an idle machine: python -m benchmarks.round_speed [--rounds 2] [--repeats 3] [--envs DIR]
+Run on an idle machine: python -m benchmarks.round_speed [--batches 400,40,20,10] [--rounds 2] [--repeats 3]
 
-The peers are installed into their own environments under --envs, which are kept. The work is in
-benchmarks/peers/work.py.
+Batches of 10 to 40 are for `lean`. "The faster framework" is the faster of Flower and pfl-research. The peers are
+installed into their own environments under --envs, which are kept. The work is in benchmarks/peers/work.py.
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
 PEERS = Path(__file__).parent / "peers"
+FLOWER, PFL = "Flower simulation (Ray), fp32", "pfl-research, fp32"
 PACKAGES = {"flower": "flwr[simulation]>=1.41,<1.42", "pfl": "pfl[pytorch]==0.6.0"}
 
 
@@ -32,47 +33,64 @@ def environment(folder: Path, name: str) -> Path:
     return python
 
 
-def measured(command: list[str]) -> dict:
+def measured(command: list[str], batch: int) -> dict:
     """The last line that a contestant prints, as JSON."""
-    done = subprocess.run(command, capture_output=True, text=True, cwd=PEERS)
+    environ = {**os.environ, "BATCH": str(batch)}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=PEERS, env=environ)
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
     answer = json.loads(done.stdout.strip().splitlines()[-1])
     return answer if isinstance(answer, dict) else {"seconds": answer}
 
 
+def contestants(envs: Path, rounds: int, *, bf16: bool, installed: bool) -> dict[str, list[str]]:
+    """The command of each contestant; without installed peers, those that need no environment of their own."""
+    count, mine = str(rounds), [sys.executable, "qccf_peer.py"]
+    found = {"plain PyTorch, fp32": [sys.executable, "plain_peer.py", count]}
+    if installed:
+        found[FLOWER] = [str(environment(envs, "flower")), "flower_peer.py", count]
+        found[PFL] = [str(environment(envs, "pfl")), "pfl_peer.py", count]
+    found["qccf, fp32"] = [*mine, count, "fp32"]
+    if bf16:
+        found["qccf, bf16"] = [*mine, count, "bf16"]
+    return found
+
+
+def compared(commands: dict[str, list[str]], batch: int, repeats: int) -> list[str]:
+    """Measure one batch size; lines of the table."""
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
+    shares: dict[str, list[float]] = {name: [] for name in commands}
+    for repeat in range(repeats):
+        for name, command in commands.items():
+            answer = measured(command, batch)
+            seconds[name] += answer["seconds"]
+            if "share_not_training" in answer:
+                shares[name].append(answer["share_not_training"])
+            print(f"batch {batch}, repeat {repeat + 1}: {name}: {answer}", file=sys.stderr, flush=True)
+    peers = [median(seconds[name]) for name in (FLOWER, PFL) if name in seconds]
+    lines = []
+    for name, values in seconds.items():
+        share = f"{median(shares[name]):.1%}" if shares[name] else "–"
+        relative = f"{median(values) / min(peers):.2f} ×" if peers else "–"
+        lines.append(f"| {batch} | {name} | {median(values):.2f} | {min(values):.2f} | {relative} | {share} |")
+    return lines
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batches", default="400,40,20,10", metavar="400,40,…", help="each divides 1,200")
     parser.add_argument("--rounds", type=int, default=2, help="measured rounds per repeat")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--envs", type=Path, default=Path("runs/peer-environments"))
     parser.add_argument("--bf16", action="store_true", help="try qccf with bf16 as well")
+    parser.add_argument("--no-peers", action="store_true", help="only plain PyTorch and qccf, with nothing to install")
     options = parser.parse_args()
-    envs, rounds = options.envs.absolute(), str(options.rounds)
-    flower, pfl = environment(envs, "flower"), environment(envs, "pfl")
-    contestants: dict[str, Callable[[], dict]] = {
-        "plain PyTorch, fp32": lambda: measured([sys.executable, "plain_peer.py", rounds]),
-        "Flower simulation (Ray), fp32": lambda: measured([str(flower), "flower_peer.py", rounds]),
-        "pfl-research, fp32": lambda: measured([str(pfl), "pfl_peer.py", rounds]),
-        "qccf, fp32": lambda: measured([sys.executable, "qccf_peer.py", rounds, "fp32"]),
-    }
-    if options.bf16:
-        contestants["qccf, bf16"] = lambda: measured([sys.executable, "qccf_peer.py", rounds, "bf16"])
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    shares: dict[str, list[float]] = {name: [] for name in contestants}
-    for repeat in range(options.repeats):
-        for name, run in contestants.items():
-            answer = run()
-            seconds[name] += answer["seconds"]
-            if "share_not_training" in answer:
-                shares[name].append(answer["share_not_training"])
-            print(f"repeat {repeat + 1}: {name}: {answer}", file=sys.stderr, flush=True)
-    peer = min(median(seconds["Flower simulation (Ray), fp32"]), median(seconds["pfl-research, fp32"]))
-    print("| contestant | median s per round | best | relative to the faster of Flower and pfl | not training |")
-    print("|---|---|---|---|---|")
-    for name, values in seconds.items():
-        share = f"{median(shares[name]):.1%}" if shares[name] else "–"
-        print(f"| {name} | {median(values):.2f} | {min(values):.2f} | {median(values) / peer:.2f} × | {share} |")
+    installed = not options.no_peers
+    commands = contestants(options.envs.absolute(), options.rounds, bf16=options.bf16, installed=installed)
+    print("| batch | contestant | median s per round | best | relative to the faster framework | not training |")
+    print("|---|---|---|---|---|---|", flush=True)
+    for batch in map(int, options.batches.split(",")):
+        print("\n".join(compared(commands, batch, options.repeats)), flush=True)
 
 
 if __name__ == "__main__":

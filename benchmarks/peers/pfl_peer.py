@@ -63,7 +63,7 @@ def main(rounds: int) -> None:
         model=wrapped,
         model_train_params=NNTrainHyperParams(
             local_batch_size=work.BATCH,
-            local_num_epochs=work.STEPS * work.BATCH // work.SAMPLES,
+            local_num_epochs=work.EPOCHS,
             local_learning_rate=work.LEARNING_RATE,
         ),
         callbacks=[clock],

@@ -28,8 +28,10 @@ def main(rounds: int, precision: str) -> None:
         "femnist",
         [
             f"federation.rounds={rounds + 1}",
+            f"federation.num_clients={work.CLIENTS}",
             "data.dataset_size_std=0.0",
             "data.partition=iid",
+            f"learning.batch_size={work.BATCH}",
             f"execution.precision={precision}",
         ],
     )

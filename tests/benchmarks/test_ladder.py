@@ -9,15 +9,20 @@ from benchmarks.ladder import (
     FIRST,
     LAST,
     LEVERS,
+    VARIANTS,
+    charges_j,
     energies,
     figure,
+    is_alone,
     measures,
+    planned,
     ratio,
     read_record,
     record_key,
     rung_scenario,
     rungs,
     shown,
+    stops_at,
     table,
 )
 from qccf.settings.loading import load_scenario
@@ -27,12 +32,13 @@ from tests.rounds.test_targets import made_run
 def figures(*energy_mj: float | None, until: float = 0.85) -> dict:
     names = ("0.7", "0.75", "0.8", "0.85")
     costs = [None if one is None else {"rounds": 1, "seconds": 1.0, "energy_j": one / 1e3} for one in energy_mj]
-    return {"until": until, "targets": dict(zip(names, costs, strict=False)), "computing_share": 0.5}
+    made = {"until": until, "targets": dict(zip(names, costs, strict=False)), "computing_share": 0.5}
+    return {**made, "charges_mj": [10.0, 20.0]}
 
 
 def test_the_first_rung_is_the_papers_and_the_last_is_the_preset() -> None:
     made = {name: rung_scenario(changes, rounds=5, until=0.75, seed=3) for name, changes in rungs().items()}
-    assert len(made) == 1 + len(LEVERS) + len(LEVERS) - 1
+    assert len(made) == 1 + 2 * len(LEVERS) - 1 + len(VARIANTS), "the first lever alone is a rung of both kinds"
     assert (made[FIRST].control.form, made[FIRST].codec.name, made[FIRST].learning.local_updates) == (
         "paper",
         "model",
@@ -46,15 +52,27 @@ def test_the_first_rung_is_the_papers_and_the_last_is_the_preset() -> None:
 
 
 def test_each_rung_adds_one_lever() -> None:
-    found = rungs()
-    added = [found["+ coded updates"], *(found[f"{count} levers"] for count in range(2, len(LEVERS))), found[LAST]]
-    for before, after, lever in zip(added, added[1:], list(LEVERS.values())[1:], strict=False):
+    added = [changes for name, changes in rungs().items() if not is_alone(name) and name not in VARIANTS]
+    for before, after, lever in zip(added, added[1:], LEVERS.values(), strict=False):
         assert {**before, **lever} == after
+    assert len(added) == 1 + len(LEVERS)
+
+
+def test_the_plan_runs_both_ends_first_and_levers_alone_last() -> None:
+    plan = planned(list(rungs()), [0, 1, 2, 3, 4])
+    assert plan[:4] == [(FIRST, 0), (LAST, 0), (FIRST, 1), (LAST, 1)]
+    assert plan[10:12] == [("lean on Table I", 0), ("lean, coded downlink", 0)]
+    assert plan[20] == ("… small steps", 0)
+    assert plan[-1] == ("+ half of the clients", 2)
+    assert len(plan) == len(set(plan)) == 5 * (1 + len(LEVERS) + len(VARIANTS)) + 3 * (len(LEVERS) - 1)
+    assert planned(["lean"], [7]) == [("lean", 7)]
+    assert [stops_at(rung) for rung in (FIRST, "… one epoch", "+ one epoch", LAST)] == [0.75, 0.75, 0.70, 0.85]
 
 
 def test_a_run_that_stopped_below_a_target_says_nothing_about_it() -> None:
     run = made_run([0.5, 0.7, 0.72, 0.78, 0.8], energy_j=1e-3)
-    run.client_columns.update(participated=np.ones(1, bool), num_bits=np.ones(1))
+    latencies_s = np.tile([0.01, 0.02], 5)
+    run.client_columns.update(participated=np.ones(10, bool), num_bits=np.ones(10), latency_s=latencies_s)
     run.round_columns.update(compute_energy_j=0.5e-3 * np.ones(5))
     found = measures(run, 0.75)
     assert found["targets"] == {"0.7": {"rounds": 3, "seconds": 1.5, "energy_j": pytest.approx(3e-3)}, "0.75": {
@@ -62,6 +80,12 @@ def test_a_run_that_stopped_below_a_target_says_nothing_about_it() -> None:
     assert energies([found], 0.8) == []
     assert shown(energies([found], 0.8)) == "not run"
     assert found["computing_share"] == 0.5
+    assert found["accuracies"] == [0.5, 0.7, 0.72, 0.78, 0.8]
+    assert found["energies_mj"] == [1.0, 2.0, 3.0, 4.0, 5.0]
+    values = run.scenario.learning.num_parameters
+    receiving_j, waiting_j = 2 * 0.1 * 32 * values / 1e8, 0.01 * 0.01
+    np.testing.assert_allclose(charges_j(run), receiving_j + waiting_j)
+    np.testing.assert_allclose(found["charges_mj"], 1e3 * (receiving_j + waiting_j) * np.arange(1, 6), atol=1e-4)
     json.dumps(found)
 
 
@@ -72,8 +96,10 @@ def test_the_table_pairs_by_seed_and_says_what_was_not_reached() -> None:
     }
     assert ratio(results[LAST], results[FIRST], 0.75).mean == pytest.approx((0.02 + 0.01) / 2)
     lines = table(results)
-    assert lines[2].startswith("| paper | 2 | 150 ± 635 | 300 ± 1.27e+03 | not reached | not reached | 1e+02 ± 0 %")
-    assert "| reached by 2 of 3 | reached by 1 of 3 | 1.5 ± 6.4 % |" in lines[3]
+    assert lines[2].startswith("| paper | 2 | 150 ± 635 | 300 ± 1.27e+03 | not reached | not reached | 1e+02 ± 0 % |")
+    assert "| 310 ± 1.27e+03 | 1e+02 ± 0 % |" in lines[2]
+    assert "| reached by 2 of 3 | reached by 1 of 3 | 1.5 ± 6.4 % | 15.7 ± 7.17 |" in lines[3]
+    assert ratio(results[LAST], results[FIRST], 0.75, charged=True).mean == pytest.approx((14 / 210 + 14 / 410) / 2)
     chart = figure(results)
     assert [series.name for series in chart.panels[0].series] == ["70 %", "75 %"]
 

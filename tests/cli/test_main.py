@@ -46,7 +46,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch, capsys, command,
 def test_only_commands_that_train_change_the_allocator(monkeypatch, command) -> None:
     """The change lasts until the process ends, so no other command and no library function makes it."""
     required = {"sweep": ["x"], "report": ["x"], "decide": ["x"], "data": ["list"], "flower": ["new", "x"]}
-    required["completion"] = ["bash"]
+    required |= {"completion": ["bash"], "device": ["measure"]}
     changed: list[int] = []
     monkeypatch.setattr("qccf.cli.main.keep_freed_memory", lambda: changed.append(1))
     monkeypatch.setattr(f"qccf.cli.{command}.{command}_command", lambda _options: 0)

@@ -4,6 +4,7 @@ import pytest
 
 from qccf.cli import choices
 from qccf.cli.main import COMMANDS, main, parser
+from qccf.devices.meters.registry import METERS
 from qccf.learning.aggregation.registry import AGGREGATION_RULES
 from qccf.learning.attacks.registry import ATTACKS
 from qccf.learning.datasets import DATASETS
@@ -80,6 +81,7 @@ def test_what_can_be_chosen_is_what_the_registries_hold() -> None:
     assert list(choices.SERVER_OPTIMIZERS) == list(SERVER_OPTIMIZERS)
     assert list(choices.AGGREGATION_RULES) == list(AGGREGATION_RULES)
     assert list(choices.ATTACKS) == list(ATTACKS)
+    assert list(choices.METERS) == list(METERS)
     assert tuple(choices.PRESETS) == PRESETS
 
 

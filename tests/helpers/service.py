@@ -25,6 +25,7 @@ from qccf.rounds.sources import statistics_source
 from qccf.rounds.world import build_world
 from qccf.runtimes.planner import planned_rules
 from qccf.service.app import create_app
+from qccf.service.connections import uvicorn_config
 from qccf.service.setup import Setup
 from qccf.settings.loading import Scenario
 
@@ -74,8 +75,7 @@ def served_app(setup: Setup, state: Path) -> Iterator[str]:
     listening = socket.create_server(("127.0.0.1", 0))
     hosts = frozenset({"127.0.0.1"})
     app = create_app(setup, state=state, hosts=hosts, workers=1)
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, ws="none")
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(uvicorn_config(app, graceful_s=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:

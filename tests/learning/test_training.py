@@ -52,17 +52,18 @@ def test_local_update_and_its_statistics_equal_plain_sgd() -> None:
     assert result.statistics.gradient_variance == pytest.approx(spread, rel=1e-3)
 
 
-def test_probe_measures_without_updating() -> None:
+@pytest.mark.parametrize(("local_updates", "batch_size", "count", "steps"), [(6, 0, 3, 6), (0, 5, 18, 36)])
+def test_probe_measures_without_updating(local_updates: int, batch_size: int, count: int, steps: int) -> None:
+    """An epoch, or the first eight of its batches; the weights are those after all steps."""
     images, labels = tensors()
     flat = FlatModel(build_model("tests.helpers.tiny:Tiny", 0), device="cpu", precision="fp32")
     start = flat.read()
-    result = probe(
-        flat, start, images, labels, local_updates=6, local_epochs=2, learning_rate=0.1, rng=np.random.default_rng(4)
-    )
+    sizes = {"local_updates": local_updates, "local_epochs": 2, "batch_size": batch_size}
+    result = probe(flat, start, images, labels, **sizes, learning_rate=0.1, rng=np.random.default_rng(4))
     np.testing.assert_array_equal(flat.read(), start)
     plain = build_model("tests.helpers.tiny:Tiny", 0)
     rows = []
-    for batch in batches(90, 3, np.random.default_rng(4)):
+    for batch in batches(90, count, np.random.default_rng(4), batch_size)[:8]:
         plain.zero_grad()
         functional.cross_entropy(plain(images[batch].float().unsqueeze(1) / 255), labels[batch]).backward()
         rows.append(torch.cat([p.grad.reshape(-1) for p in plain.parameters()]).clone())
@@ -70,7 +71,7 @@ def test_probe_measures_without_updating() -> None:
     assert result.statistics.gradient_norm_sq == pytest.approx(float(stacked.mean(0).square().sum()), rel=1e-4)
     assert result.statistics.gradient_variance == pytest.approx(float(stacked.var(0, correction=1).sum()), rel=1e-4)
     assert result.statistics.weight_range == np.abs(start).max()
-    np.testing.assert_allclose(result.weights, start - 6 * 0.1 * stacked.mean(0).numpy(), atol=1e-6)
+    np.testing.assert_allclose(result.weights, start - steps * 0.1 * stacked.mean(0).numpy(), atol=1e-6)
 
 
 def test_batches_cover_all_samples_once() -> None:

@@ -50,7 +50,8 @@ def test_a_back_off_saves_the_uploads() -> None:
     lost = [float(run.client_columns["missed"].mean()) for run in runs]
     assert lost[0] > 0.2
     assert lost[1] < 0.01
-    assert [finding.kind for finding in runs[1].findings] == []
+    kinds = {finding.kind for finding in runs[1].findings}
+    assert kinds == {"noisy-aggregates"}, "whole models with the bits that are left; no upload is lost"
 
 
 def test_an_exempt_upload_without_a_link_is_lost_and_costs_a_round(tmp_path: Path) -> None:

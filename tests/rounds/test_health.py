@@ -381,6 +381,13 @@ def test_every_finding_is_explained(request: pytest.FixtureRequest) -> None:
     assert [kind for kind in get_args(Kind) if f"`{kind}`" not in page] == []
 
 
+def test_at_least_one_participation_is_due_in_a_round() -> None:
+    """One channel: a turn of 1/6 for each of six clients. A tenth of that is due, but somebody always takes part."""
+    alone = {"participated": K == N % CLIENTS, "turn": 1.0 / CLIENTS}
+    found = service(*made_tables(None, alone), made_scenario("control.share=0.1"))
+    assert found.participation_ratio == pytest.approx(1.0)
+
+
 def test_clipped_updates_name_their_clients() -> None:
     kept = {"kept": np.where(K == 2, 0.5, 1.0) + 0.0 * N}
     assert findings(None, kept)["clipped-updates"].startswith(
@@ -396,10 +403,3 @@ def test_a_rule_that_keeps_nothing() -> None:
     assert sentence["nothing-kept"].startswith(
         f"aggregation.rule = 'median' kept nothing of the uploads of 3 of {ROUNDS} rounds, because most"
     )
-
-
-def test_at_least_one_participation_is_due_in_a_round() -> None:
-    """One channel: a turn of 1/6 for each of six clients. A tenth of that is due, but somebody always takes part."""
-    alone = {"participated": K == N % CLIENTS, "turn": 1.0 / CLIENTS}
-    found = service(*made_tables(None, alone), made_scenario("control.share=0.1"))
-    assert found.participation_ratio == pytest.approx(1.0)

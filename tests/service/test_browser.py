@@ -1,24 +1,20 @@
 """The pages in a real browser: knobs, drags, links, downloads; light and dark; keyboard and phone."""
 
-import json
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import parse_qs
 
 import pytest
 
 from qccf.rounds.run_folder import write_run
 from qccf.runtimes.planner import plan
 from qccf.settings.loading import load_scenario
-from tests.helpers.service import PATIENCE_S, Running, running_service, written_rounds
+from tests.helpers.pages import READY, SIZES, SMALL, held, opened, setting
+from tests.helpers.service import Running, running_service, written_rounds
 
 pytestmark = pytest.mark.browser
 
-SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
-READY = '.scene-view[aria-busy="false"]'
-SMALL = {"federation.num_clients": 4, "federation.rounds": 5}
 TICKS = """[...document.querySelectorAll('#run-figure svg.plot')].map(
     (plot) => [...plot.querySelectorAll('text[text-anchor="end"]')].map((one) => one.textContent))"""
 
@@ -31,34 +27,6 @@ def service(tmp_path_factory) -> Iterator[Running]:
         write_run(runs / policy, last)
     with running_service(runs) as running:
         yield running
-
-
-def opened(browser, service: Running, path: str, size: str = "desktop", **context):
-    clipboard = ["clipboard-read", "clipboard-write"]
-    page = browser.new_context(viewport=SIZES[size], permissions=clipboard, **context).new_page()
-    page.set_default_timeout(1e3 * PATIENCE_S)
-    page.messages = []
-
-    def note_foreign(request) -> None:
-        if request.url.startswith("http") and not request.url.startswith(service.address):
-            page.messages.append(request.url)
-
-    page.on("console", lambda message: page.messages.append(message.text))
-    page.on("pageerror", lambda error: page.messages.append(str(error)))
-    page.on("request", note_foreign)
-    page.goto(service.address + path)
-    return page
-
-
-def setting(**more) -> str:
-    """An address with a small plan, so that it is there soon."""
-    chosen = {"preset": "femnist", "settings": SMALL, "policies": ["qccf", "no-quantization"], "codecs": [], "seeds": 2}
-    return "/#a=" + json.dumps(chosen | more).replace(" ", "").replace("#", "%23").replace("+", "%2B")
-
-
-def held(page, name: str = "a") -> dict:
-    """The setting that the address holds."""
-    return json.loads(parse_qs(page.url.partition("#")[2])[name][0])
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -109,6 +77,31 @@ def test_a_knob_changes_plan_and_address(browser, service: Running) -> None:
     page.reload()
     page.wait_for_selector(READY)
     assert field.input_value() == "20"
+    assert page.messages == []
+
+
+def test_arrow_keys_move_every_slider(browser, service: Running) -> None:
+    """Also of whole numbers, of which one step of the slider is less than one."""
+    page = opened(browser, service, setting())
+    page.wait_for_selector(READY)
+    for label, path, factor in (("Clients", "federation.num_clients", 1), ("Channels", "radio.num_channels", 1)):
+        slider, field = page.get_by_role("slider", name=label, exact=True), page.locator(f"[id='knob-{path}']")
+        before = int(field.input_value())
+        slider.focus()
+        for key, wanted in (("ArrowRight", 1), ("ArrowUp", 2), ("ArrowLeft", 1), ("ArrowDown", 0), ("ArrowLeft", -1)):
+            page.keyboard.press(key)
+            assert int(field.input_value()) == before + factor * wanted
+        page.keyboard.press("Home")
+        page.keyboard.press("ArrowLeft")
+        assert field.input_value() == "1"
+        page.keyboard.press("ArrowRight")
+        assert field.input_value() == "2"
+    slider, field = page.get_by_role("slider", name="Deadline in ms"), page.locator("[id='knob-device.deadline_s']")
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    assert 20.0 < float(field.input_value()) < 20.5
+    page.wait_for_selector(READY)
+    assert held(page)["settings"]["federation.num_clients"] == 2
     assert page.messages == []
 
 
@@ -255,6 +248,53 @@ def test_a_run_is_live(browser, service: Running, size: str) -> None:
     shutil.rmtree(service.runs / name)
 
 
+def test_the_list_stays_fresh_while_something_in_it_has_the_focus(browser, service: Running) -> None:
+    page = opened(browser, service, "/runs")
+    page.locator(".run-list tbody tr").nth(1).wait_for()
+    box = page.get_by_label("Compare same-size")
+    box.check()
+    assert page.evaluate("document.activeElement.localName") == "input"
+    next(written_rounds(service.runs / "newcomer", load_scenario("femnist", SMALL)))
+    page.get_by_role("link", name="newcomer").wait_for()
+    assert box.is_checked()
+    assert page.evaluate("document.activeElement.ariaLabel") == "Compare same-size", "the focus stays where it was"
+    shutil.rmtree(service.runs / "newcomer")
+
+
+def test_live_pages_recover_after_a_restart(browser, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    written = written_rounds(runs / "live", load_scenario("femnist", SMALL))
+    next(written)
+    with running_service(runs) as first:
+        listed = opened(browser, first, "/runs")
+        listed.get_by_role("link", name="live").wait_for()
+        name = first.client.get("/v1/runs").json()[0]["id"]
+        page = opened(browser, first, f"/runs#run={name}")
+        page.wait_for_function("() => document.getElementById('detail').dataset.rounds === '1'")
+        port = first.address.rpartition(":")[2]
+    for one in (listed, page):
+        one.locator("#refused:visible").wait_for()
+    next(written)
+    with running_service(runs, "--port", port):
+        page.wait_for_function("() => document.getElementById('detail').dataset.rounds === '2'")
+        listed.wait_for_function("() => document.querySelector('.run-list')?.innerText.includes('2 of 5')")
+        for one in (listed, page):
+            one.locator("#refused").wait_for(state="hidden")
+
+
+def test_events_can_be_tried_and_stopped(browser, service: Running) -> None:
+    name = service.client.get("/v1/runs").json()[0]["id"]
+    page = opened(browser, service, "/docs")
+    page.locator(".operation summary code", has_text=re.compile("/events$")).click()
+    operation = page.locator(".operation[open]")
+    operation.locator("input").fill(name)
+    operation.get_by_role("button", name="Send").click()
+    operation.locator("pre", has_text="event: changed").wait_for()
+    operation.get_by_role("button", name="Stop").click()
+    operation.locator("pre", has_text="Stopped.").wait_for()
+    assert operation.get_by_role("button", name="Send").is_visible()
+
+
 def test_the_api_can_be_tried(browser, service: Running) -> None:
     page = opened(browser, service, "/docs")
     page.locator(".operation summary code", has_text=re.compile("^/v1/cell$")).click()
@@ -269,6 +309,10 @@ def test_a_token_is_asked_for_once(browser, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("a-secret-of-many-letters")
     with running_service(tmp_path / "runs", "--token", str(tmp_path / "token")) as guarded:
         page = opened(browser, guarded, setting())
+        page.get_by_label("Token").fill("a-wrong-secret-of-letters")
+        assert page.locator("dialog .refused").count() == 0
+        page.get_by_role("button", name="Use this token").click()
+        page.locator("dialog .refused", has_text="The service refused this token").wait_for()
         page.get_by_label("Token").fill("a-secret-of-many-letters")
         page.get_by_role("button", name="Use this token").click()
         page.wait_for_selector(READY)

@@ -3,14 +3,19 @@
 import json
 import socket
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import httpx
+import pytest
 
+from qccf.service.guard import HEADERS
 from qccf.service.limits import Limits
+from qccf.service.runs import run_name
 from qccf.service.setup import Setup
-from tests.helpers.service import PATIENCE_S, served_app
+from qccf.settings.loading import load_scenario
+from tests.helpers.service import PATIENCE_S, served_app, written_rounds
 
 EVENTS = {"accept": "text/event-stream"}
 
@@ -42,3 +47,88 @@ def test_each_limit_is_refused_with_its_status(tmp_path: Path) -> None:
         assert client.post("/v1/sessions", json={}).status_code == 429
         assert client.post("/v1/cell", json={"settings": {"x": "y" * 2000}}).status_code == 413
     assert threading.active_count() < 20
+
+
+def test_streams_that_open_at_once_are_counted(begun_run: Path, tmp_path: Path) -> None:
+    """The place is taken before the run is looked for, which takes a while."""
+    limits = replace(Limits(), streams=3)
+    opened: list[int] = []
+    enough = threading.Event()
+
+    def watch(address: str, name: str) -> None:
+        with (
+            httpx.Client(base_url=address, timeout=PATIENCE_S) as client,
+            client.stream("GET", f"/v1/runs/{name}/events") as answer,
+        ):
+            opened.append(answer.status_code)
+            if answer.status_code == 200:
+                enough.wait(PATIENCE_S)
+
+    with served_app(Setup(begun_run.parent, limits=limits), tmp_path / "state") as address:
+        name = run_name(begun_run, begun_run.parent)
+        threads = [threading.Thread(target=watch, args=(address, name)) for _ in range(12)]
+        for one in threads:
+            one.start()
+        while len(opened) < 12:
+            time.sleep(0.02)
+        enough.set()
+        for one in threads:
+            one.join()
+        assert sorted(opened) == [200] * 3 + [503] * 9
+        unknown = [httpx.get(f"{address}/v1/runs/none/events", timeout=PATIENCE_S).status_code for _ in range(4)]
+        assert unknown == [404] * 4, "a refused stream gives its place back"
+
+
+@pytest.fixture
+def begun_run(tmp_path: Path) -> Path:
+    folder = tmp_path / "runs" / "begun"
+    next(written_rounds(folder, load_scenario("femnist", {"federation.num_clients": 4, "federation.rounds": 3})))
+    return folder
+
+
+def test_idle_connections_keep_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some send nothing, some half a header, some half a header after an answer."""
+    monkeypatch.setattr("qccf.service.connections.HEAD_S", 1.0)
+    monkeypatch.setattr("qccf.service.connections.MOST_PER_ADDRESS", 6)
+    with served_app(Setup(tmp_path / "runs"), tmp_path / "state") as address:
+        host, port = address.removeprefix("http://").split(":")
+        half = f"GET / HTTP/1.1\r\nhost: {host}\r\nx-".encode()
+        idle = [socket.create_connection((host, int(port)), timeout=PATIENCE_S) for _ in range(6)]
+        for one in idle[:3]:
+            one.sendall(half)
+        idle[3].sendall(half + b"a: b\r\n\r\n")
+        answered = idle[3].recv(200_000)
+        assert answered.startswith(b"HTTP/1.1 200 ")
+        idle[3].sendall(half)
+        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as more:
+            refused = b"".join(iter(lambda: more.recv(10_000), b"")).decode()
+        assert refused.startswith("HTTP/1.1 503 ")
+        for name, value in HEADERS.items():
+            assert f"{name}: {value}\r\n" in refused
+        assert json.loads(refused.partition("\r\n\r\n")[2]) == {
+            "detail": "6 connections are open, which is the limit: close some."
+        }
+        for one in idle:
+            while one.recv(200_000):  # the rest of an answer; then the service closes it
+                pass
+            one.close()
+        assert httpx.get(f"{address}/v1/options", timeout=PATIENCE_S).status_code == 200
+
+
+def test_what_is_not_http_is_refused_in_the_same_form(tmp_path: Path) -> None:
+    with served_app(Setup(tmp_path / "runs"), tmp_path / "state") as address:
+        host, port = address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as odd:
+            odd.sendall(b"\x16\x03\x01 hello\r\n\r\n")
+            refused = b"".join(iter(lambda: odd.recv(10_000), b"")).decode()
+        assert refused.startswith("HTTP/1.1 400 ")
+        assert "x-content-type-options: nosniff\r\n" in refused
+
+
+def test_an_answer_that_takes_longer_than_a_header_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qccf.service.connections.HEAD_S", 0.2)
+    body = {"seeds": 1, "settings": {"federation.rounds": 200}, "policies": ["qccf"]}
+    with served_app(Setup(tmp_path / "runs"), tmp_path / "state") as address:
+        assert httpx.post(f"{address}/v1/plan", json=body, timeout=PATIENCE_S).status_code == 200

@@ -1,5 +1,6 @@
 """Requests choose no code, no file and no size beyond the limits."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from qccf.service.answers import RefusedError
 from qccf.service.limits import Limits
 from qccf.service.requests import PlanBody, ScenarioBody, read_body, requested_scenario
 from qccf.service.setup import Setup
+from qccf.settings.reference import settings_reference
 
 SETUP = Setup(Path("runs"))
 
@@ -43,35 +45,48 @@ def test_no_code_as_a_policy_of_a_plan() -> None:
 
 def test_no_paths() -> None:
     trace = {"statistics.model": "trace", "statistics.trace": "/etc/passwd", "codec.name": "model"}
-    with pytest.raises(ConfigError, match="is not a bundled trace"):
-        requested_scenario(ScenarioBody(settings=trace), SETUP)
+    for name in ("/etc/passwd", "femnist"):  # the second is a recording, or a file of this name
+        with pytest.raises(ConfigError, match=r"statistics.trace = .* files are not read"):
+            requested_scenario(ScenarioBody(settings=trace | {"statistics.trace": name}), SETUP)
     assert requested_scenario(ScenarioBody(settings=trace | {"statistics.trace": "growing-weights"}), SETUP)
     with pytest.raises(ConfigError, match="preset: input should be 'femnist'"):
         read_body(ScenarioBody, b'{"preset": "../my.toml"}')
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"radio.trace": "/etc/passwd"},
-        {"devices.table": "/etc/passwd"},
-        {"devices.profile": "/etc/board.toml"},
-        {"devices.mix": {"paper": 0.5, "/etc/board.toml": 0.5}},
-        {"devices": {"table": "/etc/passwd"}},
-    ],
-)
-def test_no_files_of_radio_or_devices(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are refused before anything reads them."""
-    opened, original = [], Path.open
+FILES = [info for info in settings_reference() if info.names is not None]
 
-    def recorded(path: Path, *arguments: Any, **options: Any) -> Any:
-        opened.append(str(path))
-        return original(path, *arguments, **options)
 
-    monkeypatch.setattr(Path, "open", recorded)
-    with pytest.raises(ConfigError, match="names a file, and files are not read for a request"):
-        requested_scenario(ScenarioBody(settings=settings), SETUP)
-    assert not [path for path in opened if path.startswith("/etc")]
+@pytest.mark.parametrize("path", [info.path for info in FILES])
+@pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
+def test_no_setting_names_a_file(tmp_path: Path, path: str, nested: bool) -> None:
+    """Neither the content nor the existence of a file shows, and it is refused before anything is read."""
+    (tmp_path / "t.csv").write_text("root-secret,other\n1,2\n")
+    section, _, key = path.rpartition(".")
+    for value in (str(tmp_path / "t.csv"), str(tmp_path / "none.csv"), "/dev/zero", "folder"):
+        settings = {section: {key: value}} if nested else {path: value}
+        with pytest.raises(ConfigError, match=f"^{path} = ") as refused:
+            requested_scenario(ScenarioBody(settings=settings), SETUP)
+        assert "files are not read for a request" in str(refused.value)
+
+
+def test_every_setting_that_may_name_a_file_is_marked() -> None:
+    """A new setting must say whether it does: requests must not choose which file is read."""
+    told = [
+        info.path
+        for info in settings_reference()
+        if re.search(r"\b(files?|folders?|SHA-256)\b", info.description)
+        or info.path in ("devices.table", "devices.profile", "devices.mix", "devices.digest")
+    ]
+    assert {"radio.trace", "radio.trace_digest", "statistics.trace"} <= set(told)
+    assert told == [info.path for info in FILES]
+
+
+def test_no_text_looks_like_a_path() -> None:
+    """Also in options and in names of keys, whatever reads them."""
+    for text in ("/etc/shadow", "..\\x", "a/b", "mine.toml", "t.CSV"):
+        for settings in ({"codec.options": {"a": [text]}}, {"policy.options": {text: 1}}, {"policy.label": text}):
+            with pytest.raises(ConfigError, match="looks like a path"):
+                requested_scenario(ScenarioBody(settings=settings), SETUP)
 
 
 def test_devices_may_be_chosen_in_a_request() -> None:

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -227,6 +228,25 @@ def test_settings_as_a_file(client: httpx.Client, tmp_path: Path) -> None:
     assert load_scenario(file) == load_scenario("quick", {"radio.gain_db": 3.0})
 
 
+def test_a_plan_as_a_file_with_its_command(client: httpx.Client, tmp_path: Path) -> None:
+    """The command in the first line of the file makes the plan that the service makes."""
+    asked = {"preset": "quick", "settings": SMALL, "policies": ["same-size", "qccf"], "seeds": 2}
+    for codecs in (["model"], ["model", "update+entropy"]):
+        body = asked | {"codecs": codecs}
+        content = client.post("/v1/settings", json=body).raise_for_status().content
+        (tmp_path / "qccf-plan.toml").write_bytes(content)
+        command = shlex.split(content.decode().partition("\n")[0].removeprefix("# "))
+        assert command[:3] == ["qccf", "plan", "qccf-plan.toml"]
+        done = subprocess.run(
+            [sys.executable, "-m", *command, "--out", "plan", "--force"], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        planned = json.loads((tmp_path / "plan" / "plan.json").read_text())["summary"]
+        assert planned == client.post("/v1/plan", json=body).raise_for_status().json()["summary"]
+    odd = asked | {"policies": ["x\n[radio]"]}
+    assert "is not one of" in refused(client.post("/v1/settings", json=odd), 422)
+
+
 def test_finished_runs(client: httpx.Client) -> None:
     (run,) = client.get("/v1/runs").json()
     assert (run["name"], run["status"], run["rounds"]) == ("first", "finished", 3)
@@ -287,6 +307,7 @@ def test_pages_are_whole_and_come_from_here(client: httpx.Client) -> None:
         page = client.get(path)
         assert page.status_code == 200
         assert "script-src 'self'" in page.headers["content-security-policy"]
+        assert client.head(path).status_code == 200
         assert "http" not in page.text.replace("http-equiv", "")
         for asset in re.findall(r'(?:src|href)="(/assets/[\w.]+)"', page.text):
             assert client.get(asset).status_code == 200

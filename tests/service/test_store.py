@@ -42,6 +42,21 @@ def test_number_and_size_are_limited(tmp_path: Path) -> None:
         small.create(b"{}")
 
 
+def test_the_size_of_sessions_that_grow_is_limited(tmp_path: Path) -> None:
+    """A session grows with its rounds, and the last answer is kept with it."""
+    store = SessionStore(tmp_path, replace(Limits(), session_bytes=100))
+    name, other = store.create(b"x" * 10), store.create(b"x" * 10)
+    store.put(name, Stored(b"y" * 40, "", b"z" * 50))
+    with pytest.raises(RefusedError, match="the sessions take 100 bytes, and 1 more are above the limit") as refused:
+        store.put(other, Stored(b"y" * 10, "", b"z"))
+    assert refused.value.status == 429
+    assert store.get(other) == Stored(b"x" * 10, "", b""), "it is as before"
+    with pytest.raises(RefusedError, match="above the limit"):
+        store.create(b"{}")
+    store.put(name, Stored(b"y" * 40, "", b"z" * 49))
+    store.put(other, Stored(b"y" * 10, "", b"z"))
+
+
 def test_unused_sessions_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = SessionStore(tmp_path, Limits())
     old = store.create(b"{}")

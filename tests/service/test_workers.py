@@ -115,3 +115,40 @@ def test_stopping_ends_a_running_task_without_a_complaint(caplog: pytest.LogCapt
 
     assert asyncio.run(ask()).status == 500
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_a_client_that_leaves_as_a_process_becomes_free_leaves_it_free(
+    monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """The cancellation must not get lost between waiting and computing: the process would compute for nobody."""
+    seen: list[str] = []
+
+    class Quick:
+        def __init__(self, _: Setup) -> None:
+            self.cancel = lambda: seen.append("cancelled")
+            self.stop = lambda: None
+
+        def run(self, *_: object) -> Answer:
+            seen.append("asked")
+            return Answer(200, b"{}")
+
+    monkeypatch.setattr("qccf.service.workers.Worker", Quick)
+
+    async def ask() -> bool:
+        async with pool() as workers:
+            worker = workers._idle.get_nowait()
+            waiting = asyncio.create_task(workers.run("abandoned", None, 1000.0))
+            while not workers._waiting:
+                await asyncio.sleep(0)
+            workers._idle.put_nowait(worker)
+            for _ in range(steps):  # of the event loop
+                await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait({waiting})
+            while workers._idle.empty():
+                await asyncio.sleep(0)
+            return waiting.cancelled()
+
+    assert asyncio.run(ask()), "it was answered although it was cancelled"
+    assert sorted(seen) in ([], ["asked", "cancelled"])

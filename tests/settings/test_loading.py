@@ -285,6 +285,8 @@ def test_a_layer_changes_how_a_federation_learns_and_not_what_it_is(tmp_path: Pa
         assert getattr(both, section) == getattr(quick, section)
     assert (both.server, both.control, both.policy) == (lean.server, lean.control, lean.policy)
     assert (both.learning.batch_size, both.learning.local_epochs, both.learning.local_updates) == (20, 1, 0)
+    assert both.control.power == "adapted"
+    assert with_layer(load_scenario("iot"), "lean").control.power == "fixed", "its rates are not Shannon's"
     (tmp_path / "own.toml").write_text('preset = "femnist"\n[radio]\nnum_channels = 5\n')
     with pytest.raises(ConfigError, match=r"states \[radio\], so it would be another federation"):
         with_layer(quick, str(tmp_path / "own.toml"))

@@ -9,7 +9,8 @@ PRESETS = {
     "cifar10": "colour photographs, 10 classes: the paper's second task",
     "quick": "a small federation on synthetic handwriting, for a first look",
     "lean": "the first task with the least energy to an accuracy that we found",
-    "iot": "microcontrollers on 180 kHz each, ten seconds a round; a draft",
+    "3gpp": "phones, boards and laptops in a 5G cell: 100 MHz as resource blocks, thirty seconds a round",
+    "iot": "microcontrollers on 180 kHz each, ten seconds a round",
     "paper-table": "Table I to the letter; needs a codec such as update+entropy (erratum E1)",
 }
 
@@ -66,4 +67,9 @@ DATASETS = {
     "mnist": "handwritten digits, 10 classes",
     "fashion-mnist": "grey images of clothing, 10 classes",
     "cifar10": "colour photographs, 10 classes",
+}
+
+METERS = {
+    "powercap": "the processor's own counters (RAPL); reading them usually needs root",
+    "battery": "a battery while it discharges: the power of the whole machine",
 }

@@ -19,7 +19,7 @@ GROUPS = {
     "Start": ("run", "compare", "plan"),
     "Study": ("reproduce", "sweep", "report"),
     "Connect": ("flower", "decide", "serve"),
-    "Look up": ("settings", "data", "completion"),
+    "Look up": ("settings", "data", "device", "completion"),
 }
 """Each command is a module of this package with `add_parser`; it imports what it needs when the command is called."""
 

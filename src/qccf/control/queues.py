@@ -42,7 +42,7 @@ def _worthwhile_pressure(statistics: Statistics, constants: Constants) -> float:
     """The value of λ1 - ε1 at which even the least useful client is worth its energy."""
     cycles = cost.training_cycles(statistics.dataset_sizes, constants)
     spent_j = cost.compute_energy_j(cycles, constants.frequency_min_hz, constants)
-    spent_j = spent_j + constants.upload_power_w * constants.deadline_s
+    spent_j = spent_j + constants.wake_energy_j + constants.upload_power_w * constants.deadline_s
     shares = statistics.dataset_sizes / statistics.dataset_sizes.sum()
     worth = 4.0 * constants.local_updates * shares * statistics.gradient_norms_sq
     useful = worth > 0.0

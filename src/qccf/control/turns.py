@@ -70,7 +70,7 @@ def whose_turn(
     # What a pair costs: its energy with the given bits; where these do not fit in time, the most it could spend.
     cycles = cost.training_cycles(observation.statistics.dataset_sizes, constants)
     most_j = cost.compute_energy_j(cycles, constants.frequency_max_hz, constants)
-    most_j = most_j + constants.upload_power_w * constants.deadline_s
+    most_j = most_j + constants.wake_energy_j + constants.upload_power_w * constants.deadline_s
     spent_j = _energy_j(num_bits, observation, constants)
     spent_j = np.where(np.isfinite(spent_j), spent_j, np.where(usable, most_j[:, None], np.inf))
     if factors is not None:

@@ -57,6 +57,10 @@ class Constants:
     """Whether transmit power is a decision, between transmit_power_min_w and transmit_power_w; needs bandwidth_hz."""
     circuit_power_w: PerClient = 0.0
     """What the radio takes besides its transmit power while it sends."""
+    power_per_radiated: float = 1.0
+    """What the radio takes for each watt that it radiates."""
+    wake_energy_j: float = 0.0
+    """Energy of waking the radio for an upload."""
     coding_cycles: float = 0.0
     """CPU cycles of encoding an upload and forecasting the next one."""
     receive_energy_j: float = 0.0
@@ -75,7 +79,7 @@ class Constants:
     @property
     def upload_power_w(self) -> PerClient:
         """What an upload at full power takes."""
-        return self.transmit_power_w + self.circuit_power_w
+        return self.power_per_radiated * self.transmit_power_w + self.circuit_power_w
 
     @property
     def differ(self) -> bool:

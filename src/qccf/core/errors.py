@@ -57,6 +57,14 @@ class FileError(QccfError):
     """A file or folder that cannot be written or read, or that is not where it seems to be."""
 
 
+class MeterError(QccfError):
+    """An energy meter that this machine does not have, or whose readings cannot be used."""
+
+
+class FrequencyError(QccfError):
+    """A CPU frequency that cannot be read or set."""
+
+
 class DataError(QccfError):
     """A dataset that is missing or broken, or whose content is not the expected one."""
 

@@ -17,6 +17,10 @@ PART = ".part-"
 """How the name of a file begins that is not yet whole. One that a killed process left is removed with the next lock."""
 
 
+ASKED_S = 0.1
+"""Longer than `is_held` takes to ask, for which it holds the lock itself."""
+
+
 def require_writable(folder: Path) -> None:
     """Make the folder now, so that a run does not end with nowhere to write to."""
     try:
@@ -38,7 +42,7 @@ def alone_in(folder: Path, *below: str, wait_s: float = 0.0) -> Iterator[None]:
     require_writable(folder)
     if (folder / LOCK).is_symlink():
         raise FileError(f"{folder / LOCK} is a link: remove it, or name another folder.")
-    lock = FileLock(folder / LOCK, timeout=wait_s)
+    lock = FileLock(folder / LOCK, timeout=max(wait_s, ASKED_S))
     try:
         lock.acquire()
     except Timeout:
@@ -51,6 +55,23 @@ def alone_in(folder: Path, *below: str, wait_s: float = 0.0) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a process of this machine holds the folder's lock; it is not waited for."""
+    try:
+        handle = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return False
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from qccf.core.words import article
 T = TypeVar("T")
 
 _LOADED: dict[str, list[tuple[str, str]]] = {}
-_UNTRUSTED: list[str] = []
+_UNTRUSTED: list[tuple[str, str]] = []
 
 
 class Registry(MutableMapping[str, T]):
@@ -66,9 +66,10 @@ class Registry(MutableMapping[str, T]):
 
     def _checked(self, name: str) -> T:
         if _UNTRUSTED:
+            source, option = _UNTRUSTED[-1]
             raise ConfigError(
-                f"{self.kind} {name!r} is code that {_UNTRUSTED[-1]} names, and loading it would run it: read that "
-                "code, then allow it with --trust."
+                f"{self.kind} {name!r} is code that {source} names, and loading it would run it: read that code, then "
+                f"allow it with {option}."
             )
         try:
             with _current_folder_importable():
@@ -112,9 +113,12 @@ def loaded_plugins() -> Mapping[str, list[tuple[str, str]]]:
 
 
 @contextmanager
-def without_plugins(source: str) -> Iterator[None]:
-    """Load no user's own entry in this process meanwhile, because the names come from `source`, not from the user."""
-    _UNTRUSTED.append(source)
+def without_plugins(source: str, option: str = "--trust") -> Iterator[None]:
+    """Load no user's own entry in this process meanwhile, because the names come from `source`, not from the user.
+
+    `option` is what allows it on the command line.
+    """
+    _UNTRUSTED.append((source, option))
     try:
         yield
     finally:

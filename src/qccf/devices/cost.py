@@ -60,8 +60,9 @@ def transmit_powers_w(decision: Decision, constants: Constants) -> FloatArray:
 
 
 def upload_energy_j(sent: Transmission, constants: Constants) -> Any:
-    """Energy of the radio while it sends. Paper: E_com."""
-    return (sent.power_w + constants.aligned(sent.upload_s).circuit_power_w) * sent.upload_s
+    """Energy of waking the radio and of the radio while it sends. Paper: E_com."""
+    c = constants.aligned(sent.upload_s)
+    return c.wake_energy_j + (c.power_per_radiated * sent.power_w + c.circuit_power_w) * sent.upload_s
 
 
 def slowest_frequency_hz(cycles: Any, upload_time_s: Any, constants: Constants) -> Any:
@@ -105,13 +106,15 @@ def settle(
     *,
     sizes_bits: FloatArray | None = None,
     failed: BoolArray | None = None,
+    received: FloatArray | None = None,
 ) -> Outcome:
     """Energy and latency of the round, and which uploads arrive. `sizes_bits` are measured sizes, NaN where unknown.
 
     A client that cannot finish in time computes at full speed and transmits until the deadline: its energy is spent
     and its upload is lost. An exempt decision is carried out to the end, even after the deadline. A client that
-    `failed` is charged like a late one, because it is not known how far it got. The outcome has the statistics of the
-    observation and no losses.
+    `failed` is charged like a late one, because it is not known how far it got. `received` is what each client receives
+    at the start of the round, as a share of the whole model; None is the whole model. The outcome has the statistics of
+    the observation and no losses.
     """
     num_clients = observation.num_clients
     rows = np.flatnonzero(decision.participates)
@@ -165,6 +168,6 @@ def settle(
         statistics=observation.statistics,
         losses=np.full(num_clients, np.nan),
         coding_energy_j=per_client(coding_share * spent_j),
-        receive_energy_j=per_client(constants.receive_energy_j),
+        receive_energy_j=per_client(constants.receive_energy_j * (1.0 if received is None else received[rows])),
         idle_energy_j=per_client(c.idle_power_w * end_s),
     )

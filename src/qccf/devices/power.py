@@ -3,11 +3,11 @@
 For a client with C cycles on a channel with the signal-to-noise ratio g per watt, ℓ bits in u seconds take the power
 p(u) = (2^(ℓ/(B·u)) - 1)/g, and the CPU has T - u seconds for its cycles. The energy
 
-    (p(u) + circuit power)·u + α·C·f(u)²,   f(u) = max(f_min, C/(T - u))
+    (k·p(u) + circuit power)·u + α·C·f(u)²,   f(u) = max(f_min, C/(T - u))
 
-is convex in u: the first term is the perspective of a convex function, the second is constant until the time left no
-longer suffices at f_min, and then α·C³/(T - u)². So the best u is where the slope changes sign, or the end of the
-interval that p_min, p_max and f_max leave.
+with k watts per radiated watt (1 in the paper) is convex in u: the first term is the perspective of a convex function,
+the second is constant until the time left no longer suffices at f_min, and then α·C³/(T - u)². So the best u is where
+the slope changes sign, or the end of the interval that p_min, p_max and f_max leave.
 """
 
 from dataclasses import replace
@@ -54,7 +54,7 @@ def least_energy_per_bit_j(rates_bps: Any, constants: Constants) -> Any:
     """A bound from below on what one more bit costs with any power: that of a vanishing rate. Zero without a link."""
     c = constants.aligned(rates_bps)
     with np.errstate(divide="ignore"):
-        per_bit = LN2 * c.transmit_power_w / (c.bandwidth_hz * signal_to_noise(rates_bps, c))
+        per_bit = LN2 * c.power_per_radiated * c.transmit_power_w / (c.bandwidth_hz * signal_to_noise(rates_bps, c))
     return np.where(np.isfinite(per_bit), per_bit, 0.0)
 
 
@@ -92,7 +92,8 @@ def _best_with_steps_s(
         latest_s = c.deadline_s * (1.0 - LATEST) - cycles / steps_hz[..., step]
         with np.errstate(invalid="ignore"):
             upload_s = np.clip(cheapest_s, shortest_s, np.minimum(longest_s, np.maximum(latest_s, shortest_s)))
-            radio_j = (needed_power_w(bits, upload_s, rates_bps, c) + c.circuit_power_w) * upload_s
+            radio_w = c.power_per_radiated * needed_power_w(bits, upload_s, rates_bps, c) + c.circuit_power_w
+            radio_j = radio_w * upload_s
             spent_j = radio_j + cycles * steps_j[..., step]
         better = (shortest_s <= latest_s) & (spent_j < least_j)
         best_s, least_j = np.where(better, upload_s, best_s), np.where(better, spent_j, least_j)
@@ -133,7 +134,7 @@ def _cheapest_for_the_radio_s(bits: Any, rates_bps: Any, constants: Constants) -
     c = constants
     if not np.any(c.circuit_power_w):
         return np.inf
-    gain_per_w = signal_to_noise(rates_bps, c) / c.transmit_power_w
+    gain_per_w = signal_to_noise(rates_bps, c) / (c.power_per_radiated * c.transmit_power_w)
     exact = 1.0 + lambertw((gain_per_w * c.circuit_power_w - 1.0) / np.e).real
     rate = np.where(exact > 0.0, exact, 0.0)  # lambertw is NaN at its branch point, where there is no link
     with np.errstate(divide="ignore"):
@@ -148,7 +149,7 @@ def _cheapest_for_both_s(bits: Any, rates_bps: Any, cycles: Any, start_s: Any, e
     the bracket halves it instead.
     """
     c = constants
-    gain_per_w = signal_to_noise(rates_bps, c) / c.transmit_power_w
+    gain_per_w = signal_to_noise(rates_bps, c) / (c.power_per_radiated * c.transmit_power_w)
     nats_hz, cubes = bits * LN2 / c.bandwidth_hz, 2.0 * c.energy_coefficient * cycles**3
 
     def balance(upload_s: Any) -> tuple[Any, Any]:

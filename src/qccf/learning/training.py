@@ -22,6 +22,9 @@ from qccf.learning.transforms import Transform
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """From scores [sample, class] and labels [sample] to the mean loss."""
 
+PROBED_BATCHES = 8
+"""The most batches that a probe measures. Many small ones would cost as much as a round, and no joules count them."""
+
 
 class FlatModel:
     """A model whose parameters and gradients are views into two flat tensors.
@@ -200,7 +203,7 @@ def probe(
     transform_rng: np.random.Generator | None = None,
     make_optimizer: MakeOptimizer | None = None,
 ) -> LocalResult:
-    """The same statistics for a fixed model, from the gradients of one epoch without updates.
+    """The same statistics for a fixed model, from the gradients of one epoch, or of its first batches, without updates.
 
     The returned weights are those after the local updates if every gradient were the mean of these gradients. The
     model computes as in training, and what that changes in its buffers is discarded.
@@ -208,10 +211,11 @@ def probe(
     model.load(start)
     model.model.train()
     epochs = steps_per_epoch(len(labels), local_updates=local_updates, local_epochs=local_epochs, batch_size=batch_size)
-    num_batches = epochs[0]
+    probed = batches(len(labels), epochs[0], rng, batch_size)[:PROBED_BATCHES]
+    num_batches = len(probed)
     total = torch.zeros_like(model.gradients)
     sum_of_squares, losses = 0.0, []
-    for batch in batches(len(labels), num_batches, rng, batch_size):
+    for batch in probed:
         losses.append(model.gradient_at(images[batch], labels[batch], transform_rng))
         total += model.gradients
         sum_of_squares += float(model.gradients.dot(model.gradients))

@@ -33,9 +33,11 @@ def save(folder: Path, state: ServerState, ledger: Ledger, fingerprint: str) -> 
     known = {one.name: getattr(state.statistics, one.name) for one in fields(Statistics)}
     arrays: dict[str, NDArray[Any]] = {
         "weights": state.weights,
+        "claims/doubts": state.doubts,
         **{f"known/{name}": array for name, array in known.items() if array is not None},
         **{f"optimizer/{name}": array for name, array in state.optimizer_state.items()},
         **{f"rule/{name}": array for name, array in state.rule_state.items()},
+        **{f"downlink/{name}": array for name, array in state.downlink_state.items()},
         **{f"{table}/{name}": column for table, columns in ledger.tables().items() for name, column in columns.items()},
     }
     if state.batteries_j is not None:
@@ -82,22 +84,24 @@ def load(path: Path, fingerprint: str) -> tuple[ServerState, Ledger]:
     if owner != fingerprint:
         raise ForeignCheckpointError(f"{path.name} belongs to another config, policy or seed.")
     try:
-        names = ("rounds", "clients", "statistics", "known", "optimizer", "rule")
+        names = ("rounds", "clients", "statistics", "known", "optimizer", "rule", "claims", "downlink")
         tables: dict[str, Columns] = {name: {} for name in names}
         for name, column in arrays.items():
             table, slash, key = name.partition("/")
             if slash:
                 tables[table][key] = column
         statistics = Statistics(**tables.pop("known"))
-        optimizer, rule = tables.pop("optimizer"), tables.pop("rule")
+        doubts = tables.pop("claims").get("doubts", np.zeros(statistics.num_clients, dtype=np.int64))
         state = ServerState(
             header["round_index"],
             arrays["weights"],
             header["policy_state"],
             statistics,
-            optimizer,
-            arrays.get("batteries_j"),
-            rule,
+            optimizer_state=tables.pop("optimizer"),
+            rule_state=tables.pop("rule"),
+            batteries_j=arrays.get("batteries_j"),
+            doubts=doubts,
+            downlink_state=tables.pop("downlink"),
         )
         return state, Ledger.restored(tables)
     except Exception:

@@ -1,9 +1,9 @@
-"""The record of a run: one row per round, one row per client and round. Nothing in it depends on the clock.
+"""The record of a run: one row per round, one row per client and round. Only what clients measure depends on the clock.
 
 A third table holds what the server knew of each client at the start of each round, so that a plan can replay it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,10 @@ CHARGES = ("coding_energy_j", "receive_energy_j", "idle_energy_j")
 """What a run may charge besides computing and uploading."""
 
 
+MEASURED = ("measured_s", "measured_j")
+"""What training took by the clients' own clocks and meters; NaN where it is not known, as in a simulation."""
+
+
 class Ledger:
     """Tables that grow by one round at a time."""
 
@@ -80,12 +84,13 @@ class Ledger:
         device_names: Sequence[str] = (),
         batteries_j: FloatArray | None = None,
         kept: FloatArray | None = None,
+        measured: Mapping[int, tuple[float, float]] | None = None,
     ) -> None:
         """Add one round. `observation` has the rates that the policy knew, `true_rates_bps` those of the round.
 
         `sizes_bits` are the payloads that were sent, `policy_state` is the one before the round, `batteries_j` what is
-        left after it. `kept` is the share of each client's change that counted in the aggregate; NaN where nothing
-        arrived.
+        left after it, `kept` the share of each client's change that counted in the aggregate (NaN where nothing
+        arrived), and `measured` the seconds and joules that clients say that training took.
         """
         on = decision.participates
         spent_j = self._rounds[-1]["cumulative_energy_j"] if self._rounds else 0.0
@@ -118,11 +123,15 @@ class Ledger:
             }
         )
         columns = _client_columns(round_index, observation, decision, outcome, true_rates_bps, sizes_bits, constants)
-        columns["kept"] = np.full(len(on), np.nan) if kept is None else kept
         if device_names:
             columns["device"] = np.array(device_names)
         if batteries_j is not None:
             columns["battery_j"] = batteries_j
+        columns["kept"] = np.full(len(on), np.nan) if kept is None else kept
+        columns |= {name: np.full(len(on), np.nan) for name in MEASURED}
+        for client, taken in (measured or {}).items():
+            for name, value in zip(MEASURED, taken, strict=True):
+                columns[name][client] = value
         self._clients.append(columns)
         self._statistics.append(_statistics_columns(round_index, observation.statistics))
 

@@ -4,13 +4,25 @@ The simulator, the planner, the studies and Flower all call `open_round` and `cl
 source of uploads. Paper: the five steps of Section II-A.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 
-from qccf.core.contracts import BoolArray, Constants, Decision, FloatArray, Observation, Policy, PolicyState, Statistics
+from qccf.core.contracts import (
+    BoolArray,
+    Constants,
+    Decision,
+    FloatArray,
+    IntArray,
+    Observation,
+    Policy,
+    PolicyState,
+    Statistics,
+)
+from qccf.core.errors import ConfigError
 from qccf.core.streams import stream
 from qccf.devices.batteries import charges, left_j, settled_within
 from qccf.devices.cost import settle
@@ -23,9 +35,13 @@ from qccf.policies.checks import checked_decision, checked_state
 from qccf.quantization.protocol import Codec
 from qccf.rounds import uplink
 from qccf.rounds.aggregation import Aggregator, Arrivals
+from qccf.rounds.claims import ClaimRules, Evidence, believed_losses, first_statistics, next_statistics
+from qccf.rounds.downlink import CodedDownlink, DownlinkState
 from qccf.rounds.ledger import Ledger
 from qccf.rounds.uplink import Upload
 from qccf.rounds.world import World
+
+log = logging.getLogger("qccf.rounds")
 
 
 @dataclass(frozen=True)
@@ -42,6 +58,10 @@ class RoundRules:
     """What each client's battery holds before the first round, infinite on mains; None if nobody has one."""
     device_names: tuple[str, ...] = ()
     """Each client's profile, for the record; empty where all are the paper's device."""
+    claims: ClaimRules | None = field(default_factory=ClaimRules)
+    """Limits of what clients report; None where statistics are not reported but stated, as in a plan."""
+    warn: Callable[[str], None] = log.warning
+    downlink: CodedDownlink | None = None
 
 
 @dataclass(frozen=True)
@@ -55,6 +75,9 @@ class ServerState:
     optimizer_state: OptimizerState = field(default_factory=dict)
     batteries_j: FloatArray | None = None
     rule_state: AggregationState = field(default_factory=dict)
+    doubts: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """How many of each client's last reports were not believed."""
+    downlink_state: DownlinkState = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -94,13 +117,38 @@ def first_state(rules: RoundRules, source: UploadSource, weights: Flat | None = 
     return state_at(rules, source.initial_statistics(), weights)
 
 
-def state_at(rules: RoundRules, statistics: Statistics, weights: Flat | None) -> ServerState:
-    """The state before the first round, with the statistics that clients have measured."""
+def state_at(
+    rules: RoundRules, statistics: Statistics, weights: Flat | None, reported: BoolArray | None = None
+) -> ServerState:
+    """The state before the first round, with the statistics that clients have measured.
+
+    `reported` tells which clients have; the others start with the median of those.
+    """
+    doubts = np.zeros(statistics.num_clients, dtype=np.int64)
+    if rules.claims is not None:
+        reported = np.ones(statistics.num_clients, dtype=bool) if reported is None else reported
+        statistics, doubts, warnings = first_statistics(statistics, reported, rules.claims)
+        _warn(rules, warnings)
     policy_state = checked_state(rules.policy.init(statistics), rules.policy)
-    if weights is None:
-        return ServerState(0, weights, policy_state, statistics, batteries_j=rules.batteries_j)
-    rule, optimizer = rules.aggregator.init(statistics.num_clients, rules.constants.num_parameters)
-    return ServerState(0, weights, policy_state, statistics, optimizer, rules.batteries_j, rule)
+    if rules.downlink is not None and weights is None:
+        raise ConfigError(
+            'server.downlink codes what training changes, and nothing is trained here: set server.downlink = "model".'
+        )
+    rule: AggregationState = {}
+    optimizer: OptimizerState = {}
+    if weights is not None:
+        rule, optimizer = rules.aggregator.init(statistics.num_clients, rules.constants.num_parameters)
+    return ServerState(
+        0,
+        weights,
+        policy_state,
+        statistics,
+        optimizer_state=optimizer,
+        rule_state=rule,
+        batteries_j=rules.batteries_j,
+        doubts=doubts,
+        downlink_state={} if rules.downlink is None else rules.downlink.init(),
+    )
 
 
 def run_round(state: ServerState, rules: RoundRules, world: World, source: UploadSource, ledger: Ledger) -> ServerState:
@@ -151,15 +199,17 @@ def close_round(
     failed = opened.to_train.copy()
     failed[list(uploads)] = False
     failed |= _without_link(decision, truth)
+    received = None if rules.downlink is None else rules.downlink.needed_share(state.downlink_state)
     settled = settled_within(
         state.batteries_j,
         failed,
-        lambda lost: settle(decision, truth, rules.constants, sizes_bits=sizes_bits, failed=lost),
+        lambda lost: settle(decision, truth, rules.constants, sizes_bits=sizes_bits, failed=lost, received=received),
     )
     batteries_j = None if state.batteries_j is None else left_j(state.batteries_j, settled)
     arrived = {client: upload for client, upload in uploads.items() if settled.arrived[client]}
     known, weights = state.statistics, state.weights
     optimizer_state, rule_state = state.optimizer_state, state.rule_state
+    downlink_state = state.downlink_state
     kept = np.full(observation.num_clients, np.nan)
     if weights is not None:
         arrivals = Arrivals(
@@ -174,14 +224,14 @@ def close_round(
         made = rules.aggregator.next_model(rule_state, optimizer_state, arrivals)
         weights, rule_state, optimizer_state = made.model, made.rule_state, made.optimizer_state
         kept[sorted(arrived)] = made.kept
+        if rules.downlink is not None:
+            downlink_state = rules.downlink.received(downlink_state, decision.participates, settled.arrived)
+            if arrived:
+                weights, downlink_state = rules.downlink.broadcast(downlink_state, arrivals.previous, weights)
     losses = np.full(observation.num_clients, np.nan)
     for client, upload in arrived.items():
         losses[client] = upload.statistics.loss
-    reports = {
-        client: (upload.statistics if client in arrived else None, upload.forecast)
-        for client, upload in uploads.items()
-    }
-    statistics = uplink.updated_statistics(known, reports, safety_margin=rules.safety_margin)
+    statistics, doubts, losses = _trusted(state, rules, opened, uploads, arrived, losses)
     outcome = replace(settled, statistics=statistics, losses=losses)
     policy_state = checked_state(rules.policy.update(state.policy_state, decision, outcome), rules.policy)
     accuracy, loss = evaluate(weights, state.round_index)
@@ -199,12 +249,61 @@ def close_round(
         device_names=rules.device_names,
         batteries_j=batteries_j,
         kept=kept,
+        measured={client: (upload.measured_s, upload.measured_j) for client, upload in uploads.items()},
     )
-    after = state.round_index + 1
-    return ServerState(after, weights, policy_state, statistics, optimizer_state, batteries_j, rule_state)
+    return ServerState(
+        state.round_index + 1,
+        weights,
+        policy_state,
+        statistics,
+        optimizer_state=optimizer_state,
+        rule_state=rule_state,
+        batteries_j=batteries_j,
+        doubts=doubts,
+        downlink_state=downlink_state,
+    )
 
 
 def _without_link(decision: Decision, truth: Observation) -> BoolArray:
     """Participants whose channel carries nothing, although it was estimated to: they send until the deadline."""
     rates_bps = truth.rates_bps[np.arange(truth.num_clients), np.maximum(decision.channels, 0)]
     return np.asarray(decision.participates & (rates_bps <= 0.0))
+
+
+def _trusted(
+    state: ServerState,
+    rules: RoundRules,
+    opened: OpenRound,
+    uploads: Mapping[int, Upload],
+    arrived: Mapping[int, Upload],
+    losses: FloatArray,
+) -> tuple[Statistics, IntArray, FloatArray]:
+    """The statistics, doubts and losses after the reports of a round, as far as these are believed."""
+    reports = {
+        client: (upload.statistics if client in arrived else None, upload.forecast)
+        for client, upload in uploads.items()
+    }
+    claimed = uplink.updated_statistics(state.statistics, reports, safety_margin=rules.safety_margin)
+    doubts = state.doubts if len(state.doubts) else np.zeros(claimed.num_clients, dtype=np.int64)
+    if rules.claims is None:
+        return claimed, doubts, losses
+
+    def examine(client: int) -> Evidence:
+        num_bits = uplink.instructed_bits(opened.decision, client)
+        parameters = rules.constants.num_parameters
+        found = uplink.examined(rules.codec, uploads[client], num_bits, state.weights, parameters)
+        return found._replace(
+            size_bits=None if found.size_bits is None else found.size_bits * (1.0 + rules.safety_margin)
+        )
+
+    statistics, doubts, warnings = next_statistics(
+        state.statistics, claimed, np.array(sorted(uploads), dtype=np.int64), doubts, rules.claims, examine
+    )
+    losses, about_losses = believed_losses(losses, rules.claims)
+    _warn(rules, warnings + about_losses)
+    return statistics, doubts, losses
+
+
+def _warn(rules: RoundRules, sentences: list[str]) -> None:
+    for sentence in sentences:
+        rules.warn(sentence)

@@ -18,11 +18,16 @@ from qccf.quantization.buffers import with_buffers
 from qccf.quantization.protocol import Codec
 from qccf.quantization.registry import build_codec
 from qccf.rounds.aggregation import Aggregator
+from qccf.rounds.claims import ClaimRules
+from qccf.rounds.downlink import CodedDownlink
 from qccf.rounds.privacy import check_privacy
 from qccf.rounds.round import RoundRules
 from qccf.rounds.world import build_world
 from qccf.settings.schema import Scenario
 from qccf.settings.sections import option_values
+
+WHOLE_MODEL = "model"
+"""The value of server.downlink with which participants receive the global model as 32-bit floats."""
 
 
 def build_policy(name: str, scenario: Scenario, constants: Constants | None = None) -> Policy:
@@ -50,7 +55,28 @@ def scenario_codec(scenario: Scenario, layer_sizes: Sequence[int] = ()) -> Codec
     return with_buffers(codec, count, scenario.learning.num_buffers)
 
 
-def build_rules(scenario: Scenario, codec: Codec) -> RoundRules:
+def build_downlink(scenario: Scenario, layer_sizes: Sequence[int] = ()) -> CodedDownlink | None:
+    """The coded downlink of a scenario; None where participants receive whole models."""
+    name, learning = scenario.server.downlink, scenario.learning
+    if name == WHOLE_MODEL:
+        return None
+    codec = build_codec(name, learning.num_parameters, list(layer_sizes) or [learning.num_parameters])
+    if not codec.relative:
+        raise ConfigError(
+            f"server.downlink = {name!r} codes whole models, and only their changes are coded: use update+entropy, or "
+            f"{WHOLE_MODEL!r} for 32-bit floats."
+        )
+    return CodedDownlink(
+        codec,
+        scenario.server.downlink_error,
+        learning.num_parameters,
+        learning.num_buffers,
+        scenario.federation.num_clients,
+        scenario.federation.seed,
+    )
+
+
+def build_rules(scenario: Scenario, codec: Codec, layer_sizes: Sequence[int] = ()) -> RoundRules:
     """The rules of a run of the scenario's policy and seed with that codec."""
     constants = coded_constants(scenario, codec)
     policy = build_policy(scenario.policy.name, scenario, constants)
@@ -62,7 +88,15 @@ def build_rules(scenario: Scenario, codec: Codec) -> RoundRules:
         scenario.codec.safety_margin,
         Aggregator(build_aggregation_rule(scenario), build_server_optimizer(scenario)),
         *_fleet(scenario),
+        claim_rules(scenario),
+        downlink=build_downlink(scenario, layer_sizes),
     )
+
+
+def claim_rules(scenario: Scenario) -> ClaimRules:
+    """The limits of what clients report."""
+    section = scenario.claims
+    return ClaimRules(section.tolerance, section.most_times_median, tuple(section.dataset_sizes))
 
 
 def _fleet(scenario: Scenario) -> tuple[FloatArray | None, tuple[str, ...]]:
@@ -135,6 +169,7 @@ def check_scenario(scenario: Scenario) -> None:
     build_aggregation_rule(scenario)
     build_attack(scenario)
     check_privacy(scenario)
+    build_downlink(scenario)
     codec = scenario_codec(scenario)
     if scenario.control.inner != "exact" and not codec.affine:
         raise ConfigError(

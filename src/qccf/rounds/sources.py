@@ -17,11 +17,10 @@ from qccf.rounds.recordings import CodecTables, Recording, bundled_recording, re
 from qccf.rounds.round import OpenRound, ServerState
 from qccf.rounds.run import Run
 from qccf.rounds.uplink import Upload
-from qccf.settings.schema import PAPERS_CODEC, Scenario
+from qccf.settings.schema import BUNDLED_TRACES, PAPERS_CODEC, Scenario
 
 TRACE_COLUMNS = ("gradient_norm_sq", "gradient_variance", "weight_range", "loss")
 TRACE_LIMIT = 1e6
-BUNDLED_TRACES = ("growing-weights",)
 
 
 class _WithoutTraining:

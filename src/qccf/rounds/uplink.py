@@ -1,5 +1,6 @@
 """From a trained model to bytes and back: a client's upload, and the server's statistics."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from qccf.core.streams import key
 from qccf.learning.results import Flat, LocalResult, LocalStatistics
 from qccf.quantization.costs import error_bound_table, raw_payload_bits
 from qccf.quantization.protocol import Codec, Forecast
+from qccf.rounds.claims import Evidence
 
 RAW = 0
 """Instead of a number of bits: 32-bit floats with no quantizer."""
@@ -21,13 +23,16 @@ class Upload:
 
     `payload` is the model itself where nothing is quantized, and None where nothing was trained (planning). A server
     that has decoded a payload to check it may hold the decoded vector instead.
-    `size_bits` is the size on the air, NaN to charge the size that was forecast.
+    `size_bits` is the size on the air, NaN to charge the size that was forecast. `measured_s` and `measured_j` are what
+    a client says that its training took, NaN where it says nothing; they are recorded and used for nothing else.
     """
 
     payload: bytes | Flat | None
     size_bits: float
     statistics: LocalStatistics
     forecast: Forecast | None
+    measured_s: float = math.nan
+    measured_j: float = math.nan
 
 
 def encode(
@@ -104,3 +109,20 @@ def updated_statistics(
             own = error_bound_table(forecast.error_scale) if forecast.errors is None else forecast.errors
             errors[client] = np.minimum.accumulate(own)
     return Statistics(known.dataset_sizes, norms_sq, variances, ranges, scales, sizes, errors)
+
+
+def examined(codec: Codec, upload: Upload, num_bits: int, received: Flat | None, num_parameters: int) -> Evidence:
+    """What the server measures itself on an upload. `received` is the global model that its training started from.
+
+    A decoded vector has the range of the coded one. Its error is a limit and not an estimate, because rounding adds to
+    the norm of a vector.
+    """
+    size_bits = upload.size_bits if np.isfinite(upload.size_bits) and num_bits != RAW else None
+    payload = upload.payload
+    if payload is None or received is None:
+        return Evidence(num_bits=num_bits, size_bits=size_bits)
+    vector = codec.decode(payload, num_bits) if isinstance(payload, bytes) else payload
+    relative = codec.relative and num_bits != RAW
+    model = (vector + received if relative else vector)[:num_parameters]
+    error_scale = None if num_bits == RAW else codec.forecast(vector).error_scale
+    return Evidence(float(np.abs(model).max()), error_scale, num_bits, size_bits)

@@ -108,8 +108,11 @@ def plan_run(
 
 
 def planned_rules(scenario: Scenario) -> RoundRules:
-    """The rules of a run without training: its statistics include the codec's safety margin already."""
-    return replace(build_rules(scenario, scenario_codec(scenario)), safety_margin=0.0)
+    """The rules of a run without training: its statistics include the codec's safety margin already.
+
+    They are stated by the user or were trusted in the run that recorded them, so none of them is a claim.
+    """
+    return replace(build_rules(scenario, scenario_codec(scenario)), safety_margin=0.0, claims=None)
 
 
 def run_rounds(

@@ -183,7 +183,7 @@ def _simulate(
         begin_run(out, scenario)
     with Clients(scenario, data, world.dataset_sizes, scenario.federation.seed, model=model) as clients:
         codec = scenario_codec(scenario, clients.layer_sizes())
-        rules = build_rules(scenario, codec)
+        rules = build_rules(scenario, codec, clients.layer_sizes())
         weights = clients.initial_weights()
         uplink.warm_up(codec, len(weights))
         source = TrainedUploads(clients, rules, weights)

@@ -17,13 +17,15 @@ from qccf.service.events import EventResponse
 from qccf.service.guard import Guard
 from qccf.service.pages import PAGES, load_files
 from qccf.service.reading import read_content, unless_gone
-from qccf.service.requests import OutcomeBody, PlanBody, RoundBody, ScenarioBody
+from qccf.service.requests import FileBody, OutcomeBody, PlanBody, RoundBody, ScenarioBody
 from qccf.service.schemas import body, problem_schema, responses
 from qccf.service.service import Service
 from qccf.service.setup import Setup
+from qccf.service.workers import START_S
 
 WATCH_LIMIT_S = 3600.0
 EVENTS = "text/event-stream"
+READ = ["GET", "HEAD"]
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 """The report is one file with its style and script in it; every value in it is escaped."""
 
@@ -103,9 +105,9 @@ def _add_pages(app: FastAPI) -> None:
         return response(files[name])
 
     for path, name in PAGES.items():
-        app.add_api_route(path, partial(page, name), include_in_schema=False, response_class=Response)
+        app.add_api_route(path, partial(page, name), methods=READ, include_in_schema=False, response_class=Response)
 
-    @app.get("/assets/{name}", include_in_schema=False)
+    @app.api_route("/assets/{name}", methods=READ, include_in_schema=False)
     async def asset(name: str) -> Response:
         if name not in files:
             raise RefusedError(404, "there is no such file.")
@@ -174,9 +176,8 @@ def _add_plans(app: FastAPI, service: Any) -> None:
         `progress`, and `result` or `error`. Closing the connection cancels the plan."""
         content = await read_content(request, service().limits)
         if EVENTS in request.headers.get("accept", ""):
-            service().require_stream()
-            events = service().counted_stream(service().plan_events(content))
-            return EventResponse(events, service().limits.plan_s + 30.0)
+            limit_s = 2.0 * service().limits.plan_s + START_S  # it may wait as long as it may plan
+            return EventResponse(service().plan_events(content), limit_s, service().take_stream())
         return response(await unless_gone(request, service().plan(content)))
 
     @app.delete("/v1/plan/{plan}", tags=["plan"], status_code=204, response_class=Response,
@@ -192,10 +193,10 @@ def _add_plans(app: FastAPI, service: Any) -> None:
         content = await read_content(request, service().limits)
         return response(await unless_gone(request, service().quick("cell", content)))
 
-    @app.post("/v1/settings", tags=["plan"], openapi_extra=body(ScenarioBody),
+    @app.post("/v1/settings", tags=["plan"], openapi_extra=body(FileBody),
               responses=responses(200, "the settings as TOML", "application/toml"))  # fmt: skip
     async def settings(request: Request) -> Response:
-        """A scenario as a file for `qccf plan` and `qccf run`."""
+        """A scenario as a file for `qccf plan` and `qccf run`. Its first line is the command that makes the plan."""
         content = await read_content(request, service().limits)
         return response(await unless_gone(request, service().quick("settings_file", content)))
 
@@ -230,11 +231,11 @@ def _add_runs(app: FastAPI, service: Any) -> None:
     @app.get("/v1/runs/{run}/events", tags=["runs"], responses=responses(200, "events", EVENTS))
     async def events(run: str) -> Response:
         """An event `changed` whenever the run was written."""
-        service().require_stream()
-        found = await service().read("find_run", run)
-        if found.status != 200:
-            return response(found)
-        return EventResponse(service().counted_stream(service().run_events(run)), WATCH_LIMIT_S)
+        with service().take_stream() as place:
+            found = await service().read("find_run", run)
+            if found.status != 200:
+                return response(found)
+            return EventResponse(service().run_events(run), WATCH_LIMIT_S, place.pop_all())
 
     @app.get("/v1/runs/{run}/{table}", tags=["runs"],
              responses=responses(200, "the table, one list per column", "application/json", PARQUET))  # fmt: skip

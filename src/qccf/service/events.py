@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from starlette.responses import Response
@@ -18,8 +18,10 @@ def event(name: str, data: bytes) -> bytes:
 class EventResponse(Response):
     """Sends events until they end, the client goes away, or the time is over."""
 
-    def __init__(self, events: AsyncIterator[bytes], limit_s: float) -> None:
+    def __init__(self, events: AsyncIterator[bytes], limit_s: float, place: ExitStack) -> None:
+        """`place` is closed at the end."""
         super().__init__(media_type="text/event-stream")
+        self._place = place
         self._events = events
         self._limit_s = limit_s
 
@@ -29,6 +31,7 @@ class EventResponse(Response):
         try:
             await asyncio.wait({sending, gone}, timeout=self._limit_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            self._place.close()
             for task in (sending, gone):
                 task.cancel()
                 with suppress(asyncio.CancelledError, OSError):

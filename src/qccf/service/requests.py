@@ -4,7 +4,9 @@ Names of the user's own code (`module:Class`) and paths are refused: whoever may
 code runs here, or which file is read.
 """
 
+import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -14,15 +16,18 @@ from qccf.core.errors import ConfigError
 from qccf.core.registry import is_own
 from qccf.core.words import counted
 from qccf.learning.models.flops import STORED
-from qccf.rounds.sources import BUNDLED_TRACES
 from qccf.service.answers import RefusedError
 from qccf.service.setup import Setup
-from qccf.settings.loading import Scenario, load_scenario, read_settings, with_settings
+from qccf.settings.loading import Scenario, load_scenario, with_settings
 from qccf.settings.problem import ERRORS, PER_CLIENT, RATES, parse_json
+from qccf.settings.reference import settings_reference
+from qccf.settings.schema import BUNDLED_TRACES
 
 MOST_SEEDS = 200
 MOST_NAMES = 16
 SIZES = (0.0, 1e18)
+PATH = re.compile(r"[/\\]|\.(csv|json|npz|parquet|pkl|pt|py|toml|txt)$", re.IGNORECASE)
+"""What the name of a file looks like. No name of a setting, of a policy or of a codec does."""
 
 Body = TypeVar("Body", bound="_Body")
 
@@ -59,6 +64,14 @@ class PlanBody(ScenarioBody):
     policies: list[str] | None = Field(None, min_length=1, max_length=MOST_NAMES, examples=[["qccf", "same-size"]])
     codecs: list[str] | None = Field(None, min_length=1, max_length=MOST_NAMES, examples=[["update+entropy"]])
     seeds: int = Field(4, ge=1, le=MOST_SEEDS)
+
+
+class FileBody(ScenarioBody):
+    """A scenario, and the plan that is to be made with it."""
+
+    policies: list[str] | None = Field(None, min_length=1, max_length=MOST_NAMES)
+    codecs: list[str] | None = Field(None, min_length=1, max_length=MOST_NAMES)
+    seeds: int | None = Field(None, ge=1, le=MOST_SEEDS)
 
 
 class RoundBody(_Body):
@@ -110,7 +123,7 @@ def read_body(kind: type[Body], content: bytes) -> Body:
 
 def requested_scenario(body: ScenarioBody, setup: Setup, names: list[str] | None = None) -> Scenario:
     """The scenario of a request, within the limits."""
-    _require_no_files(with_settings(read_settings(body.preset), body.settings))
+    require_no_files(body.settings)
     scenario = checked_scenario(load_scenario(body.preset, body.settings), setup)
     require_known_code(names or [], setup)
     return scenario
@@ -136,22 +149,28 @@ def checked_scenario(scenario: Scenario, setup: Setup) -> Scenario:
     return scenario
 
 
-def _require_no_files(tree: dict[str, Any]) -> None:
-    """Refuse settings that name files, before anything reads them."""
-    sections: dict[str, Any] = {name: tree.get(name) for name in ("radio", "devices")}
-    radio, devices = (one if isinstance(one, dict) else {} for one in sections.values())
-    mix = devices.get("mix")
-    profiles = [devices.get("profile"), *(mix if isinstance(mix, dict) else ())]
-    named = {
-        "radio.trace": radio.get("trace"),
-        "devices.table": devices.get("table"),
-        "devices.profile": next((one for one in profiles if str(one).endswith(".toml")), None),
-    }
-    for key, value in named.items():
-        if value:
+@cache
+def file_settings() -> dict[str, tuple[str, ...]]:
+    """The settings that may name a file, and the names among their values that are no files."""
+    return {info.path: info.names for info in settings_reference() if info.names is not None}
+
+
+def require_no_files(settings: dict[str, Any]) -> None:
+    """Refuse settings that name a file, before anything is loaded: loading a trace already reads it."""
+    tree = with_settings({}, settings)
+    for setting, names in file_settings().items():
+        given = tree
+        for part in setting.split("."):
+            given = given.get(part, "") if isinstance(given, dict) else ""
+        if any(text and text not in names for text in _texts(given)):
+            known = f"give one of {', '.join(names)}" if names else "leave it out"
             raise ConfigError(
-                f"{key} = {str(value)[:80]!r} names a file, and files are not read for a request: use `qccf plan`."
+                f"{setting} = {str(given)[:80]!r} may name a file, and files are not read for a request: {known}, or "
+                "use `qccf plan`."
             )
+    path = next((text for text in _texts(settings) if PATH.search(text)), None)
+    if path is not None:
+        raise ConfigError(f"{path[:80]!r} looks like a path, and files are not read for a request: leave it out.")
 
 
 def require_known_code(texts: list[str], setup: Setup) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from qccf.core.contracts import FloatArray
-from qccf.core.errors import QccfError
+from qccf.core.errors import QccfError, RunFolderError
+from qccf.core.files import is_held
 from qccf.reports.figures.builders import BITS_LABEL, client_bits
 from qccf.reports.figures.chart import Chart, Panel, Series, chart_to_json
 from qccf.reports.figures.style import MARKERS, PALETTE
@@ -23,11 +24,17 @@ from qccf.service.answers import RefusedError
 from qccf.service.setup import Setup
 
 SPARK_POINTS = 40
-STALE_ROUNDS = 5.0
+STALE_CHECKPOINTS = 5.0
 LEAST_STALE_S = 60.0
-"""A run counts as stopped if its last round is older than this, and than so many of its rounds."""
+"""A run counts as stopped if no process holds its folder and its last checkpoint is older than this, and than so many
+times the time between two checkpoints."""
+MOST_RUNS = 32
+"""Runs that are kept in memory. The rows of the list are small, and all are kept."""
 
-_CACHE: dict[tuple[Path, int], Run] = {}
+Row = dict[str, Any]
+
+_RUNS: dict[Path, tuple[int, Run]] = {}
+_ROWS: dict[Path, tuple[int, Row]] = {}
 
 
 def run_name(folder: Path, root: Path) -> str:
@@ -48,57 +55,81 @@ def found_folder(name: str, setup: Setup) -> Path:
 
 def changed_at(folder: Path) -> int:
     """When a run was written last, in nanoseconds; 0 if it has written nothing."""
-    files = [folder / SUMMARY, *(folder / CHECKPOINTS).glob("round-*.npz")]
-    return max((file.stat().st_mtime_ns for file in files if file.exists()), default=0)
+    written = [_written_at(folder / SUMMARY), *(at for _, at in _checkpoints(folder))]
+    return max(written)
+
+
+def _checkpoints(folder: Path) -> list[tuple[int, int]]:
+    """The round of each checkpoint and when it was written, in nanoseconds."""
+    named = ((file.stem.partition("-")[2], file) for file in (folder / CHECKPOINTS).glob("round-*.npz"))
+    found = sorted((int(number), _written_at(file)) for number, file in named if number.isdecimal())
+    return [(number, at) for number, at in found if at]
+
+
+def _written_at(file: Path) -> int:
+    """0 if there is no such file; a running run removes its old checkpoints."""
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def run_in(folder: Path) -> Run:
     """The run in a folder; it is read again only after it was written."""
-    key = (folder, changed_at(folder))
-    if key not in _CACHE:
-        for old in [one for one in _CACHE if one[0] == folder]:
-            del _CACHE[old]
-        if len(_CACHE) > 32:
-            _CACHE.pop(next(iter(_CACHE)))
-        _CACHE[key] = read_progress(folder)
-    return _CACHE[key]
+    at = changed_at(folder)
+    known = _RUNS.pop(folder, None)
+    run = known[1] if known is not None and known[0] == at else _read(folder)
+    _RUNS[folder] = at, run  # the last place: it was used last
+    if len(_RUNS) > MOST_RUNS:
+        del _RUNS[next(iter(_RUNS))]
+    return run
 
 
-def list_answer(setup: Setup) -> list[dict[str, Any]]:
+def _read(folder: Path) -> Run:
+    """Refuses what cannot be read with a sentence that names no path of the server."""
+    try:
+        return read_progress(folder)
+    except QccfError as error:
+        raise RunFolderError(str(error).replace(str(folder), folder.name)) from None
+    except (OSError, ValueError, KeyError, TypeError, IndexError):  # a folder may come from somebody else
+        raise RunFolderError(f"{folder.name} holds files that no run has written: leave it out.") from None
+
+
+def list_answer(setup: Setup) -> list[Row]:
     """All runs, the one that was written last first."""
+    found = folders(setup)
+    for gone in _ROWS.keys() - set(found.values()):
+        del _ROWS[gone]
     listed = []
-    for name, folder in folders(setup).items():
+    for name, folder in found.items():
         place = folder.relative_to(setup.runs).as_posix()
-        about: dict[str, Any] = {"id": name, "name": place, "changed": changed_at(folder) / 1e9}
-        try:
-            run = run_in(folder)
-        except QccfError as error:
-            listed.append(
-                about | {"status": "unreadable" if read_summary(folder) else "starting", "detail": str(error)}
-            )
-            continue
-        listed.append(about | _about(run, folder) | {"spark": _spark(run)})
+        row = _row(folder)
+        listed.append({"id": name, "name": place, "changed": changed_at(folder) / 1e9} | row | _course(row, folder))
     return sorted(listed, key=lambda one: -float(one["changed"]))
 
 
-def _about(run: Run, folder: Path) -> dict[str, Any]:
-    """Status, progress and the numbers of a run."""
-    rounds, pace_s = run.scenario.federation.rounds, _round_seconds(folder)
-    age_s = time.time() - changed_at(folder) / 1e9
-    running = not run.finished and age_s < max(LEAST_STALE_S, STALE_ROUNDS * (pace_s or 0.0))
-    status = "finished" if run.finished else "running" if running else "stopped"
+def _row(folder: Path) -> Row:
+    """What the list says of a run until it is written again."""
+    at = changed_at(folder)
+    if folder not in _ROWS or _ROWS[folder][0] != at:
+        try:
+            run = run_in(folder)
+            row = _numbers(run) | {"spark": _spark(run)}
+        except QccfError as error:
+            row = {"status": "unreadable" if read_summary(folder) else "starting", "detail": str(error)}
+        _ROWS[folder] = at, row
+    return _ROWS[folder][1]
+
+
+def _numbers(run: Run) -> Row:
     return {
-        "status": status,
+        "status": "finished" if run.finished else "stopped",
         "kind": run.summary.get("kind", "train"),
         "policy": run.policy,
         "codec": run.codec,
         "seed": run.seed,
         "rounds": run.num_rounds,
-        "planned_rounds": rounds,
-        "seconds_per_round": pace_s,
-        "eta_s": None
-        if status != "running" or pace_s is None
-        else max(0.0, (rounds - run.num_rounds) * pace_s - age_s),
+        "planned_rounds": run.scenario.federation.rounds,
         "test_accuracy": run.summary.get("test_accuracy"),
         "energy_j": float(run.energy_j[-1]),
         "mean_bits": run.summary.get("mean_bits"),
@@ -106,13 +137,24 @@ def _about(run: Run, folder: Path) -> dict[str, Any]:
     }
 
 
-def _round_seconds(folder: Path) -> float | None:
-    """Seconds per round between the last two checkpoints; None if there are none."""
-    files = sorted((folder / CHECKPOINTS).glob("round-*.npz"))[-2:]
-    if len(files) < 2:
-        return None
-    (first, second) = ((int(file.stem.partition("-")[2]), file.stat().st_mtime) for file in files)
-    return max(0.0, second[1] - first[1]) / max(1, second[0] - first[0])
+def _course(row: Row, folder: Path) -> Row:
+    """Whether a run is running, how fast, and how long it will take."""
+    if "rounds" not in row:
+        return {}
+    last = _checkpoints(folder)[-2:]
+    pace_s = interval_s = None
+    if len(last) == 2:
+        (first, began), (second, ended) = last
+        interval_s = max(0, ended - began) / 1e9
+        pace_s = interval_s / (second - first)
+    status, eta_s = row["status"], None
+    if status != "finished":
+        age_s = time.time() - changed_at(folder) / 1e9
+        fresh = age_s < max(LEAST_STALE_S, STALE_CHECKPOINTS * (interval_s or 0.0))
+        status = "running" if fresh or is_held(folder) else "stopped"
+        if status == "running" and pace_s is not None:
+            eta_s = max(0.0, (row["planned_rounds"] - row["rounds"]) * pace_s - age_s)
+    return {"status": status, "seconds_per_round": pace_s, "eta_s": eta_s}
 
 
 def _spark(run: Run) -> dict[str, list[float | None]]:
@@ -130,10 +172,12 @@ def run_answer(name: str, setup: Setup) -> dict[str, Any]:
     """One run: status, summary, settings, health, figures and map."""
     folder = found_folder(name, setup)
     run = run_in(folder)
+    row = _numbers(run)
     return {
         "id": name,
         "name": folder.relative_to(setup.runs).as_posix(),
-        **_about(run, folder),
+        **row,
+        **_course(row, folder),
         "summary": run.summary,
         "health": health_sentences([run]),
         "scenario": run.scenario.model_dump(),
@@ -141,13 +185,20 @@ def run_answer(name: str, setup: Setup) -> dict[str, Any]:
     }
 
 
-def _cell(run: Run) -> dict[str, Any]:
-    """Where the clients are, and what each did in the last round and over the run."""
+def _cell(run: Run) -> dict[str, Any] | None:
+    """Where the clients are, and what each did in the last round and over the run.
+
+    None if that needs code which is not loaded here. A trace of rates is not needed and not read.
+    """
+    try:
+        positions_m = scenario_cell(run.scenario.replaced(radio={"trace": ""}), run.seed).positions_m
+    except QccfError:
+        return None
     on, missed = run.by_round("participated"), run.by_round("missed")
     return {
         "radius_m": run.scenario.cell.radius_m,
         "distance_min_m": run.scenario.cell.distance_min_m,
-        "positions_m": scenario_cell(run.scenario, run.seed).positions_m,
+        "positions_m": positions_m,
         "dataset_sizes": run.dataset_sizes,
         "bits": client_bits(run),
         "uploads": on.sum(axis=0),

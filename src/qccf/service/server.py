@@ -15,7 +15,6 @@ from qccf.service.setup import Setup
 STATE = ".service"
 """The folder of the sessions, below that of the runs."""
 LEAST_TOKEN = 16
-MOST_CONNECTIONS = 1024
 MOST_WORKERS = 64
 
 
@@ -83,6 +82,7 @@ def serve(setup: Setup, address: Address, workers: int, say: Callable[[str], Non
     import uvicorn
 
     from qccf.service.app import create_app
+    from qccf.service.connections import uvicorn_config
 
     if not 1 <= workers <= MOST_WORKERS:
         raise ConfigError(f"--workers {workers} is out of range: give 1 to {MOST_WORKERS}.")
@@ -96,18 +96,7 @@ def serve(setup: Setup, address: Address, workers: int, say: Callable[[str], Non
                 "with TLS before it.")  # fmt: skip
         logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(message)s")
         app = create_app(setup, state=state, hosts=address.names, token=address.token, workers=workers)
-        config = uvicorn.Config(
-            app,
-            access_log=False,
-            log_level="warning",
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=MOST_CONNECTIONS,
-            timeout_keep_alive=30,
-            timeout_graceful_shutdown=3,
-            ws="none",
-        )
-        uvicorn.Server(config).run(sockets=[listening])
+        uvicorn.Server(uvicorn_config(app)).run(sockets=[listening])
 
 
 def _listening(address: Address) -> socket.socket:

@@ -5,6 +5,7 @@ import hashlib
 import secrets
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,6 +46,7 @@ class Service:
     def start(self) -> None:
         self._deciding.start()
         self._planning.start()
+        self._reading.start()
 
     def stop(self) -> None:
         for pool in (self._deciding, self._planning, self._reading):
@@ -153,19 +155,17 @@ class Service:
             await asyncio.sleep(WATCH_S)
             quiet_s += WATCH_S
 
-    async def counted_stream(self, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The same events; counts as one of the streams that may be open at a time."""
-        self._streams += 1
-        try:
-            async for one in events:
-                yield one
-        finally:
-            self._streams -= 1
-            await events.aclose()  # type: ignore[attr-defined]
-
-    def require_stream(self) -> None:
+    def take_stream(self) -> ExitStack:
+        """One of the streams that may be open at a time; closing it gives the place back."""
         if self._streams >= self.limits.streams:
             raise RefusedError(503, f"{self._streams} streams of events are open, which is the limit: close one.")
+        self._streams += 1
+        place = ExitStack()
+        place.callback(self._free_stream)
+        return place
+
+    def _free_stream(self) -> None:
+        self._streams -= 1
 
 
 def _plan_result(work: "asyncio.Future[Answer]") -> bytes:

@@ -17,7 +17,7 @@ from qccf.devices.cost import settle
 from qccf.learning.results import LocalStatistics
 from qccf.quantization.protocol import Forecast
 from qccf.rounds.ledger import Ledger
-from qccf.rounds.round import OpenRound, RoundRules, ServerState, close_round, open_round
+from qccf.rounds.round import OpenRound, RoundRules, ServerState, close_round, open_round, state_at
 from qccf.rounds.setup import build_rules, scenario_codec
 from qccf.rounds.uplink import Upload
 from qccf.service.answers import RefusedError
@@ -64,10 +64,11 @@ def decide_round(session: Session, body: RoundBody) -> tuple[Session, dict[str, 
     scenario, rules = _rules(json.dumps(session["scenario"]))
     rates_bps = _rates(body, scenario)
     statistics = _statistics(session, body, rules, scenario)
-    policy_state = session["policy_state"]
-    if policy_state is None:
-        policy_state = rules.policy.init(statistics)
-    state = ServerState(session["round"], None, policy_state, statistics, batteries_j=_batteries_j(session, rules))
+    if session["policy_state"] is None:
+        state = state_at(rules, statistics, None)
+        statistics = state.statistics
+    else:
+        state = _state(session, statistics, rules)
     opened = open_round(state, rules, Observation(rates_bps, statistics))
     expected = settle(opened.decision, opened.observation, rules.constants)
     decision, certificate = opened.decision, opened.decision.certificate
@@ -90,7 +91,8 @@ def decide_round(session: Session, body: RoundBody) -> tuple[Session, dict[str, 
         "decision": _plain(decision),
         "to_train": opened.to_train.tolist(),
     }
-    return session | {"statistics": _plain(statistics), "policy_state": policy_state, "opened": kept}, answer
+    new = {"statistics": _plain(statistics), "policy_state": state.policy_state, "doubts": state.doubts.tolist()}
+    return session | new | {"opened": kept}, answer
 
 
 def end_round(session: Session, body: OutcomeBody) -> tuple[Session, dict[str, Any]]:
@@ -108,8 +110,7 @@ def end_round(session: Session, body: OutcomeBody) -> tuple[Session, dict[str, A
         if report.client in uploads:
             raise ConfigError(f"client {report.client} is listed twice: give one upload for each client.")
         uploads[report.client] = _upload(report, statistics)
-    batteries_j = _batteries_j(session, rules)
-    state = ServerState(session["round"], None, session["policy_state"], statistics, batteries_j=batteries_j)
+    state = _state(session, statistics, rules)
     ledger = Ledger()
     after = close_round(state, rules, opened, uploads, ledger, lambda *_: (np.nan, np.nan))
     clients, row = ledger.tables()["clients"], ledger.last
@@ -126,6 +127,7 @@ def end_round(session: Session, body: OutcomeBody) -> tuple[Session, dict[str, A
         "state": after.policy_state,
     }
     new = {"round": after.round_index, "statistics": _plain(after.statistics), "policy_state": after.policy_state}
+    new |= {"doubts": after.doubts.tolist()}
     if after.batteries_j is not None:  # infinity is no JSON
         left_j = [value if np.isfinite(value) else None for value in after.batteries_j.tolist()]
         new["batteries_j"] = answer["batteries_j"] = left_j
@@ -142,6 +144,18 @@ def _batteries_j(session: Session, rules: RoundRules) -> FloatArray | None:
 def _rules(scenario_json: str) -> tuple[Scenario, RoundRules]:
     scenario = scenario_from_dict(json.loads(scenario_json))
     return scenario, build_rules(scenario, scenario_codec(scenario))
+
+
+def _state(session: Session, statistics: Statistics, rules: RoundRules) -> ServerState:
+    """The state of a session after its first decision."""
+    return ServerState(
+        session["round"],
+        None,
+        session["policy_state"],
+        statistics,
+        batteries_j=_batteries_j(session, rules),
+        doubts=np.array(session.get("doubts", []), dtype=np.int64),
+    )
 
 
 def _require_round(session: Session, number: int | None) -> None:

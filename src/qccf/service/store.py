@@ -43,11 +43,10 @@ class SessionStore:
     def create(self, session: bytes) -> str:
         """Store a new session under a name that nobody can guess."""
         self._remove_old()
-        count, size = self._base.execute("SELECT count(*), coalesce(sum(length(session)), 0) FROM sessions").fetchone()
+        count = self._base.execute("SELECT count(*) FROM sessions").fetchone()[0]
         if count >= self._limits.sessions:
             raise RefusedError(429, f"there are {count:,} sessions, which is the limit: delete one.")
-        if size >= self._limits.session_bytes:
-            raise RefusedError(429, f"the sessions take {size:,} bytes, which is above the limit: delete one.")
+        self._require_room(len(session))
         name, now = secrets.token_urlsafe(16), time.time()
         self._base.execute("INSERT INTO sessions (id, created, used, session) VALUES (?, ?, ?, ?)",
                            (name, now, now, session))  # fmt: skip
@@ -62,6 +61,9 @@ class SessionStore:
 
     def put(self, name: str, stored: Stored) -> None:
         """Replace a session that exists."""
+        held = self._base.execute("SELECT length(session) + length(answer) FROM sessions WHERE id = ?", (name,))
+        before = (held.fetchone() or (0,))[0]
+        self._require_room(len(stored.session) + len(stored.answer) - before)
         done = self._base.execute(
             "UPDATE sessions SET used = ?, session = ?, request = ?, answer = ? WHERE id = ?",
             (time.time(), stored.session, stored.request, stored.answer, name),
@@ -79,6 +81,18 @@ class SessionStore:
         now = time.time()
         rows = self._base.execute("SELECT id, created, used FROM sessions ORDER BY created").fetchall()
         return [{"id": name, "age_s": now - created, "unused_s": now - used} for name, created, used in rows]
+
+    def _require_room(self, more: int) -> None:
+        """Refuse to keep `more` bytes beyond the limit of all sessions together; what does not grow may stay."""
+        size = self._base.execute("SELECT coalesce(sum(length(session) + length(answer)), 0) FROM sessions").fetchone()[
+            0
+        ]
+        limit = self._limits.session_bytes
+        if more > 0 and size + more > limit:
+            raise RefusedError(
+                429,
+                f"the sessions take {size:,} bytes, and {more:,} more are above the limit of {limit:,}: delete one.",
+            )
 
     def _remove_old(self) -> None:
         self._base.execute("DELETE FROM sessions WHERE used < ?", (time.time() - self._limits.session_age_s,))

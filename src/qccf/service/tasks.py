@@ -1,6 +1,7 @@
 """What worker processes do for requests. Each task takes plain values and returns an `Answer`."""
 
 import json
+import shlex
 import time
 from collections.abc import Callable
 from typing import Any
@@ -8,9 +9,12 @@ from typing import Any
 import tomli_w
 
 from qccf.core.plain_json import to_json
+from qccf.policies.registry import POLICIES
+from qccf.quantization.registry import CODECS
 from qccf.service import knobs, plans, runs, sessions
 from qccf.service.answers import PARQUET, Answer, json_answer
 from qccf.service.requests import (
+    FileBody,
     OutcomeBody,
     PlanBody,
     RoundBody,
@@ -33,6 +37,8 @@ PROGRESS_S = 0.25
 """Seconds between two reports of progress."""
 
 HTML = "text/html; charset=utf-8"
+PLAN_FILE = "qccf-plan.toml"
+"""What the planner's page calls the file of a plan."""
 
 
 def decide(payload: Any, context: Context) -> Answer:
@@ -96,13 +102,27 @@ def cell(payload: bytes, context: Context) -> Answer:
 
 
 def settings_file(payload: bytes, context: Context) -> Answer:
-    """A file with the preset and what differs from it, for `qccf plan FILE.toml`."""
-    body = read_body(ScenarioBody, payload)
-    requested_scenario(body, context.setup)
+    """A file with the preset and what differs from it, and the command that plans with it.
+
+    A file holds one codec, and neither policies nor the number of cells.
+    """
+    body = read_body(FileBody, payload)
+    requested_scenario(body, context.setup, [*(body.policies or []), *(body.codecs or [])])
+    for registry, names in ((POLICIES, body.policies), (CODECS, body.codecs)):
+        for name in names or []:
+            registry.find(name)
+    changes = dict(body.settings)
+    if body.codecs and len(body.codecs) == 1:
+        changes["codec.name"] = body.codecs[0]
     tree: dict[str, Any] = {"preset": body.preset}
-    for path, value in body.settings.items():
+    for path, value in changes.items():
         place_setting(tree, path, value)
-    return Answer(200, tomli_w.dumps(tree).encode(), "application/toml")
+    command = ["qccf", "plan", PLAN_FILE]
+    command += [] if body.seeds is None else ["--seeds", str(body.seeds)]
+    command += [] if body.policies is None else ["--policy", ",".join(body.policies)]
+    command += ["--codec", ",".join(body.codecs)] if body.codecs and len(body.codecs) > 1 else []
+    content = f"# {shlex.join(command)}\n{tomli_w.dumps(tree)}"
+    return Answer(200, content.encode(), "application/toml")
 
 
 def options(_: None, __: Context) -> Answer:

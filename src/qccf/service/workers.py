@@ -15,12 +15,13 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from qccf.core.errors import QccfError
+from qccf.core.registry import without_plugins
 from qccf.service.answers import Answer, RefusedError, refusal
 
 log = logging.getLogger("qccf.service")
@@ -62,7 +63,8 @@ def _work(pipe: Connection, paths: list[str], setup: Any) -> None:
     sys.path[:] = paths
     from qccf.service.tasks import TASKS
 
-    with suppress(EOFError, OSError):
+    plugins = nullcontext() if setup.allow_plugins else without_plugins("a request or a run", "--allow-plugins")
+    with plugins, suppress(EOFError, OSError):
         pipe.send(("ready", None))
         while True:
             message = pipe.recv()
@@ -200,7 +202,8 @@ class Workers:
             raise RefusedError(503, f"{self._waiting} requests wait already: try again later.")
         self._waiting += 1
         try:
-            return await asyncio.wait_for(self._idle.get(), limit_s)
+            async with asyncio.timeout(limit_s):  # `wait_for` may swallow a cancellation and keep the process
+                return await self._idle.get()
         except TimeoutError:
             raise RefusedError(503, f"No process was free within {limit_s:g} s: try again later.") from None
         finally:

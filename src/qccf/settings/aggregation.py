@@ -13,6 +13,14 @@ from qccf.settings.sections import Section, key, option_sections
 class _ServerBase(Section):
     optimizer: str = key("average", f"server optimizer: {', '.join(SERVER_OPTIMIZERS)}, or your own as module:Class")
     options: dict[str, Any] = key({}, "options passed to a server optimizer of your own")
+    downlink: str = key(
+        "model",
+        "what participants receive: the whole model as 32-bit floats, or its changes in a codec of updates, such as "
+        "update+entropy",
+    )
+    downlink_error: float = key(
+        0.1, "most expected squared error of a coded change, as a share of its squared norm", gt=0, le=1
+    )
 
 
 ServerSection: Any = create_model(

@@ -13,7 +13,7 @@ from qccf.devices.fleet import Fleet, build_fleet, mixed, with_figures
 from qccf.devices.profile import Profile
 from qccf.devices.profiles.registry import PROFILES, find_profile
 from qccf.learning.models.flops import flops_per_sample
-from qccf.settings.sections import Section, key
+from qccf.settings.sections import Section, file_key, key
 
 if TYPE_CHECKING:
     from qccf.settings.schema import Scenario
@@ -52,14 +52,17 @@ class DeviceSection(Section):
 class DevicesSection(Section):
     """Which devices the clients are: one profile, a mix of profiles, or a table with a row for each client."""
 
-    profile: str = key(
+    profile: str = file_key(
         PAPER,
         f"profile of all clients: {', '.join(PROFILES)}, or the path of your own TOML file; `paper` is [device] and "
         "the transmit and circuit power of [radio]",
+        names=PROFILES,
     )
-    mix: dict[str, Share] = key({}, "shares of several profiles, such as { raspberry-pi-4 = 0.5, pixel-2 = 0.5 }")
-    table: str = key("", "CSV or Parquet file with a row for each client; see `docs/devices.md`")
-    digest: str = key(
+    mix: dict[str, Share] = file_key(
+        {}, "shares of several profiles, such as { raspberry-pi-4 = 0.5, pixel-2 = 0.5 }", names=PROFILES
+    )
+    table: str = file_key("", "CSV or Parquet file with a row for each client; see `docs/devices.md`")
+    digest: str = file_key(
         "",
         "SHA-256 of the table and of your own profiles; filled in when the settings are loaded, and checked",
         max_length=64,

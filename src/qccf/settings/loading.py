@@ -47,7 +47,7 @@ __all__ = [
     "with_settings",
 ]
 
-PRESETS = ("femnist", "cifar10", "quick", "lean", "iot", "paper-table")
+PRESETS = ("femnist", "cifar10", "quick", "lean", "3gpp", "iot", "paper-table")
 _PAPERS = ("quantization_budget", "data_budget", "participation_margin", "quantization_margin")
 RENAMED = {"cell.scenario": "cell.path_loss"} | {f"control.{key}": f"control.paper.{key}" for key in _PAPERS}
 """Keys of version 0.1 and what they are called now. Its `control.energy_weight` was V of the paper's form."""
@@ -228,7 +228,10 @@ FEDERATION = ("federation", "data", "cell", "radio", "device", "devices")
 
 
 def with_layer(scenario: Scenario, source: str) -> Scenario:
-    """The same federation with the settings in which a preset or file differs from the preset that it begins with."""
+    """The same federation with the settings in which a preset or file differs from the preset that it begins with.
+
+    Powers stay fixed where the rates are not Shannon's, because nobody knows there how a rate falls with the power.
+    """
     layer = _own_settings(source)
     layer.pop("preset", None)
     foreign = [section for section in FEDERATION if section in layer]
@@ -237,6 +240,8 @@ def with_layer(scenario: Scenario, source: str) -> Scenario:
             f"{source} states [{foreign[0]}], so it would be another federation: name a preset or file that states "
             "only how a federation learns and decides, such as lean."
         )
+    if scenario.radio.rate != "shannon" or scenario.radio.trace:
+        layer.get("control", {}).pop("power", None)
     return scenario_from_dict(_merged(scenario.model_dump(exclude_unset=True), layer))
 
 

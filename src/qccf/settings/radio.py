@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import create_model, model_validator
 
+from qccf.core.registry import Registry
 from qccf.core.units import dbm_to_w
-from qccf.settings.sections import Section, key, option_values, section_model
+from qccf.devices.radio_power.protocol import RadioPower
+from qccf.devices.radio_power.registry import RADIO_POWERS, build_radio_power
+from qccf.settings.sections import Section, file_key, key, option_values, section_model
 from qccf.wireless.cell import Walk
 from qccf.wireless.neighbours import Neighbours
 from qccf.wireless.path_loss.registry import PATH_LOSSES
@@ -102,6 +105,12 @@ class _RadioKeys(Section):
         0.01, 'least transmit power where control.power = "adapted"; at most transmit_power_w', ge=1e-9, le=10
     )
     circuit_power_w: float = key(0.0, "what a radio takes besides its transmit power while it sends", ge=0, le=100)
+    power: str = key(
+        "radiated",
+        "what a radio takes while it sends: radiated (and circuit_power_w), ue (3GPP TR 38.840), or your own as "
+        "module:Class",
+    )
+    power_options: dict[str, Any] = key({}, "options passed to a radio power of your own")
     noise_dbm_per_hz: float = key(-174.0, "noise power density, N0", ge=-210, le=-90)
     interference_margin_db: float = key(0.0, "interference as a rise of the noise", ge=0, le=60)
     gain_db: float = key(0.0, "antenna and other gain, h_Gain", ge=-100, le=MAX_GAIN_DB)
@@ -117,10 +126,10 @@ class _RadioKeys(Section):
     )
     estimate_age: int = key(0, "age of these gains in rounds", ge=0, le=100)
     backoff_db: float = key(0.0, "what the server takes off the gains that it decides with", ge=0, le=60)
-    trace: str = key("", "file or folder with the rates or gains of all rounds, instead of the models above")
+    trace: str = file_key("", "file or folder with the rates or gains of all rounds, instead of the models above")
     trace_form: str = key("table", "form of the trace: table, ucc-5g, ray-traced, or your own as module:function")
     trace_end: TraceEnd = key("wrap", "after the last round of the trace: begin again, or refuse a longer run")
-    trace_digest: str = key(
+    trace_digest: str = file_key(
         "", "SHA-256 of the trace; filled in when the settings are loaded, and checked", max_length=64
     )
 
@@ -153,6 +162,25 @@ class _RadioKeys(Section):
             raise ValueError(f"rate_options are for a rate model of your own, not for rate = {self.rate!r}: {remedy}")
         return self
 
+    @model_validator(mode="after")
+    def _one_power(self) -> "_RadioKeys":
+        if self.power_options and self.power in RADIO_POWERS:
+            raise ValueError(
+                f"power_options are for a radio power of your own, not for power = {self.power!r}: use radio.ue"
+            )
+        if self.power == "ue" and self.circuit_power_w:
+            raise ValueError(
+                f'circuit_power_w = {self.circuit_power_w:g} contradicts power = "ue", which is the whole radio: leave '
+                "one of them out"
+            )
+        return self
+
+    def radio_power(self) -> RadioPower:
+        entry: Any = RADIO_POWERS.find(self.power)
+        section = getattr(entry, "section", "") if self.power in RADIO_POWERS else ""
+        options = option_values(entry, getattr(self, section)) if section else self.power_options
+        return build_radio_power(self.power, options)
+
     def rate_model(self) -> RateModel:
         entry: Any = RATE_MODELS.find(self.rate)
         section = getattr(entry, "section", "") if self.rate in RATE_MODELS else ""
@@ -161,9 +189,9 @@ class _RadioKeys(Section):
         return model
 
 
-def _rate_sections() -> Iterator[tuple[str, Any]]:
-    """One section per rate model with options."""
-    for entry in RATE_MODELS.values():
+def _entry_sections(registry: Registry[Any]) -> Iterator[tuple[str, Any]]:
+    """One section per entry with options."""
+    for entry in registry.values():
         section = getattr(entry, "section", "")
         if section:
             model = section_model(f"{section.title().replace('_', '')}Section", entry)
@@ -175,10 +203,16 @@ if TYPE_CHECKING:
     class RadioSection(_RadioKeys):
         mcs: Any = None
         shannon_gap: Any = None
+        ue: Any = None
 
 else:
     RadioSection = create_model(
-        "RadioSection", __base__=_RadioKeys, __module__=__name__, __doc__=_RadioKeys.__doc__, **dict(_rate_sections())
+        "RadioSection",
+        __base__=_RadioKeys,
+        __module__=__name__,
+        __doc__=_RadioKeys.__doc__,
+        **dict(_entry_sections(RATE_MODELS)),
+        **dict(_entry_sections(RADIO_POWERS)),
     )
 
 

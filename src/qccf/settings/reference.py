@@ -19,7 +19,10 @@ SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 @dataclass(frozen=True)
 class SettingInfo:
-    """One key. `limits` and `choices` are texts for people, empty where there are none."""
+    """One key. `limits` and `choices` are texts for people, empty where there are none.
+
+    `names` are the values of a key that may name a file which are no files; None for any other key.
+    """
 
     section: str
     key: str
@@ -28,6 +31,7 @@ class SettingInfo:
     default: str
     limits: str
     choices: str
+    names: tuple[str, ...] | None = None
 
     @property
     def path(self) -> str:
@@ -59,7 +63,9 @@ def _section(name: str, model: Any) -> Iterator[SettingInfo]:
         unit = str(extra.get("unit") or "") or unit_of(key)
         limits = ", ".join(_limits(field))
         choices = ", ".join(_choices(field.annotation))
-        yield SettingInfo(name, key, field.description or "", unit, _shown(field.default), limits, choices)
+        names = extra.get("names")
+        bundled = tuple(map(str, names)) if isinstance(names, list) else None
+        yield SettingInfo(name, key, field.description or "", unit, _shown(field.default), limits, choices, bundled)
 
 
 def _limits(field: FieldInfo) -> Iterator[str]:

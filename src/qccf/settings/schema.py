@@ -16,16 +16,20 @@ from qccf.control import bound
 from qccf.core.contracts import Constants
 from qccf.core.steps import steps_per_epoch
 from qccf.devices.fleet import Fleet
+from qccf.devices.radio_power.protocol import with_radio_power
 from qccf.policies.registry import POLICIES
 from qccf.settings.aggregation import AggregationSection, AttackSection, PrivacySection, ServerSection
+from qccf.settings.claims import ClaimsSection
 from qccf.settings.devices import DeviceSection, DevicesSection, scenario_fleet
 from qccf.settings.radio import CellSection, RadioSection, linear_radio
-from qccf.settings.sections import Section, key, option_sections
+from qccf.settings.sections import Section, file_key, key, option_sections
 from qccf.wireless.radio import Radio
 
 PAPERS_CODEC = "model"
 RECORDINGS = ("femnist", "cifar10", "quick", "iot")
 """Recordings of real training that come with the package."""
+BUNDLED_TRACES = ("growing-weights",)
+"""Traces of statistics that come with the package."""
 DEFAULT_CODEC = "update+entropy"
 """It uses the least energy at the same accuracy; see `docs/results.md`."""
 
@@ -190,9 +194,10 @@ class StatisticsSection(Section):
     gradient_variance: float = key(1.0, "variance of mini-batch gradients, σ²", ge=0, le=1e12)
     weight_range: float = key(0.4, "largest absolute weight, θ_max", gt=0, le=1e6)
     loss: float = key(1.0, "local loss", ge=0, le=1e6)
-    trace: str = key(
+    trace: str = file_key(
         "",
         "CSV file or bundled trace; with `recorded`: femnist, cifar10, quick or iot, empty for the one of the model",
+        names=(*RECORDINGS, *BUNDLED_TRACES),
     )
 
     @model_validator(mode="after")
@@ -240,6 +245,7 @@ class _Base(Section):
     policy: PolicySection = PolicySection()
     codec: CodecSection = CodecSection()
     statistics: StatisticsSection = StatisticsSection()
+    claims: ClaimsSection = ClaimsSection()
     evaluation: EvaluationSection = EvaluationSection()
     execution: ExecutionSection = ExecutionSection()
     privacy: PrivacySection = PrivacySection()
@@ -262,6 +268,16 @@ class _Base(Section):
         if given not in (0, needed):
             raise ValueError(
                 f"cell.positions_m has {given} positions, but federation.num_clients = {needed}: give one for each "
+                "client, or none"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _every_size_is_announced(self) -> "_Base":
+        given, needed = len(self.claims.dataset_sizes), self.federation.num_clients
+        if given not in (0, needed):
+            raise ValueError(
+                f"claims.dataset_sizes has {given} sizes, but federation.num_clients = {needed}: give one for each "
                 "client, or none"
             )
         return self
@@ -318,7 +334,7 @@ class _Base(Section):
         devices = dict(self.fleet(seed).constants)
         if self.accounts.idle_power_w != "device":
             devices["idle_power_w"] = self.accounts.idle_power_w
-        return Constants(
+        constants = Constants(
             **devices,
             num_parameters=self.learning.num_parameters,
             deadline_s=self.device.deadline_s,
@@ -336,6 +352,8 @@ class _Base(Section):
             receive_energy_j=self._receive_energy_j(),
             batch_size=self.learning.batch_size,
         )
+        rests = bool(np.any(np.asarray(constants.idle_power_w) > 0.0))
+        return with_radio_power(constants, self.radio.radio_power(), rests=rests)
 
     def _receive_energy_j(self) -> float:
         """Energy of receiving the global model as 32-bit floats."""

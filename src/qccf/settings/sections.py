@@ -1,6 +1,6 @@
 """What sections of the settings are made of: keys with meaning and limits, and sections from options dataclasses."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -13,6 +13,11 @@ from qccf.settings.plain import require_plain
 def key(default: Any, description: str, **limits: Any) -> Any:
     """One key of a section."""
     return Field(default, description=description, **limits)
+
+
+def file_key(default: Any, description: str, *, names: Iterable[str] = (), **limits: Any) -> Any:
+    """A key that may name a file. Requests to the service may give it only one of `names`, which are no files."""
+    return Field(default, description=description, json_schema_extra={"names": [*names]}, **limits)
 
 
 class Section(BaseModel):

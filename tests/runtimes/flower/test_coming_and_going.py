@@ -2,7 +2,10 @@
 
 import json
 import logging
+import threading
 import time
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +16,8 @@ from qccf.core.errors import AbsentError, QccfError
 from qccf.core.files import alone_in
 from qccf.flower import FederationError
 from qccf.policies.qccf import Qccf
-from qccf.runtimes.flower import roster
+from qccf.runtimes.flower import exchange, roster
+from qccf.runtimes.flower import strategy as strategy_module
 from qccf.runtimes.flower.server import saved_num_clients
 from tests.helpers.loop_grid import LoopGrid
 from tests.helpers.own_federation import ROUNDS, answering, federation, first_arrays, is_training
@@ -126,12 +130,124 @@ def test_without_clients_it_waits_and_then_fails(tmp_path) -> None:
 
 
 def test_the_error_names_missing_clients(caplog: pytest.LogCaptureFixture) -> None:
-    strategy, grid = federation()
+    strategy, grid = federation(least_clients=5)
     grid.numbers = {node: number for node, number in grid.numbers.items() if number != 3} | {5: 1, 6: 99}
-    with caplog.at_level(logging.WARNING, logger="flwr"), pytest.raises(AbsentError, match=r"4 of 5 .* missing: 3"):
+    with caplog.at_level(logging.WARNING, logger="flwr"), pytest.raises(AbsentError, match=r"4 of 5 .* missing: 3.*At"):
         strategy.start(grid, first_arrays(), num_rounds=1, timeout=0.3)
     assert "it states client number 1, which node" in caplog.text
     assert "it states client number 99, and the 5 clients are numbered from 0" in caplog.text
+
+
+def test_a_federation_starts_without_a_client_and_takes_it_in_when_it_comes(tmp_path, caplog) -> None:
+    """Two nodes state number 1 and none states 3, so that all five numbers would never be there."""
+    strategy, grid = federation(out=tmp_path)
+    grid.numbers = {node: number for node, number in grid.numbers.items() if number != 3} | {2005: 1}
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        strategy.start(grid, first_arrays(), num_rounds=2, timeout=1)
+    assert "4 of 5 clients came within 0.5 s; missing: 3" in caplog.text
+    assert "clients 3 start with the median of the others" in caplog.text
+    assert caplog.text.count("node 2005 gets no work: it states client number 1") == 1, "said once"
+    grid.numbers[6] = 3
+    again, _ = federation(out=tmp_path)
+    again.start(grid, first_arrays(), num_rounds=4, timeout=1)
+    on = again.ledger.tables()["clients"]["participated"].reshape(4, 5)
+    assert on[:, [0, 1, 2, 4]].all()
+    assert on[:, 3].tolist() == [False, False, True, True]
+    sizes = again.ledger.tables()["clients"]["dataset_size"].reshape(4, 5)
+    assert (sizes == 60).all()
+
+
+def test_a_second_node_gets_a_number_whose_node_does_not_answer(monkeypatch, caplog) -> None:
+    """Both nodes of client 2 are online, and the one that has the number does not answer the probe."""
+    monkeypatch.setattr(roster, "AGAIN_S", 0.0)
+    silent = []
+
+    def meddle(client, reply):
+        first = client == 2 and reply.metadata.src_node_id == silent[0]
+        return None if first and reply.metadata.group_id else reply
+
+    strategy, grid = federation(meddle)
+    silent.append(next(node for node, number in grid.numbers.items() if number == 2))
+    grid.numbers[2077] = 2
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        strategy.start(grid, first_arrays(), num_rounds=4, timeout=0.5)
+    assert strategy.roster.nodes[2] == 2077
+    assert strategy.ledger.tables()["clients"]["arrived"].reshape(4, 5)[-1].all()
+
+
+@pytest.mark.parametrize(("least", "present", "starts"), [(0, 3, True), (0, 2, False), (2, 2, True), (1, 1, True)])
+def test_half_of_the_clients_are_enough_unless_another_number_is_stated(least, present, starts) -> None:
+    strategy, grid = federation(least_clients=least)
+    grid.numbers = {node: number for node, number in grid.numbers.items() if number < present}
+    with nullcontext() if starts else pytest.raises(AbsentError, match="At least 3 must be there"):
+        strategy.start(grid, first_arrays(), num_rounds=1, timeout=0.3)
+    assert len(strategy.ledger) == starts
+
+
+def test_an_empty_round_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    settings = "policy.name=tests.runtimes.flower.test_coming_and_going:Idle"
+    strategy, grid = federation(lambda _, reply: reply, settings)
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        strategy.start(grid, first_arrays(), num_rounds=1, timeout=0.3)
+    assert "nobody trains in round 1: policy" in caplog.text
+    assert "schedules nobody, although clients 0, 1, 2, 3, 4 could upload" in caplog.text
+    weak = SimpleNamespace(rates_bps=lambda _: np.full((5, 5), 1.0), state=dict)
+    strategy, grid = federation(rates=lambda _: weak)
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        strategy.start(grid, first_arrays(), num_rounds=1, timeout=0.3)
+    assert "none of the clients that are online (0, 1, 2, 3, 4) can upload within the deadline" in caplog.text
+
+
+class GoneLink(LoopGrid):
+    """From a moment on the SuperLink refuses or does not answer, as after a kill and a restart."""
+
+    gone = ""
+
+    def get_node_ids(self):
+        if self.gone == "silent":
+            threading.Event().wait()
+        if self.gone == "refuses":
+            raise PermissionError("unknown token")
+        return super().get_node_ids()
+
+    def pull_messages(self, message_ids):
+        self.get_node_ids()
+        return super().pull_messages(message_ids)
+
+
+@pytest.mark.parametrize(("how", "reason"), [("silent", "has not answered for 0.2 s"), ("refuses", "unknown token")])
+def test_a_server_whose_link_is_gone_releases_its_folder(how, reason, tmp_path, monkeypatch) -> None:
+    """A new server waits for the folder and takes over from the checkpoint; the orphan would wait for an hour."""
+    monkeypatch.setattr(exchange, "LINK_S", 0.2)
+    monkeypatch.setattr(exchange, "SILENCE_S", 0.1)
+    killed = threading.Event()
+
+    def meddle(_, reply):
+        if reply.metadata.group_id == "train-2":
+            orphans.gone = how
+            killed.set()
+        return reply
+
+    orphan, orphans = federation(meddle, out=tmp_path)
+    orphans.__class__ = GoneLink
+    errors = []
+
+    def run() -> None:
+        try:
+            orphan.start(orphans, first_arrays(), num_rounds=ROUNDS, timeout=3600)
+        except FederationError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    assert killed.wait(60.0)
+    new, grid = federation(out=tmp_path)
+    new.start(grid, first_arrays(), num_rounds=ROUNDS, timeout=5)
+    thread.join(10.0)
+    assert errors
+    assert reason in errors[0]
+    assert len(new.ledger) == ROUNDS
 
 
 def test_a_server_that_is_started_again_resumes(tmp_path) -> None:
@@ -172,7 +288,7 @@ def test_a_resumed_server_needs_only_one_client(tmp_path, caplog: pytest.LogCapt
     third.start(grid, first_arrays(), num_rounds=2, timeout=5)  # a finished run does not wait for clients
 
 
-def test_a_folder_of_another_run_is_left_alone(tmp_path) -> None:
+def test_a_folder_of_another_run_is_left_alone(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, grid = federation(out=tmp_path)
     first.start(grid, first_arrays(), num_rounds=1, timeout=5)
     there = sorted(tmp_path.rglob("*.npz"))
@@ -180,6 +296,7 @@ def test_a_folder_of_another_run_is_left_alone(tmp_path) -> None:
     with pytest.raises(FederationError, match="holds checkpoints of another run"):
         other.start(grid, first_arrays(), num_rounds=1, timeout=5)
     assert sorted(tmp_path.rglob("*.npz")) == there
+    monkeypatch.setattr(strategy_module, "ORPHAN_S", 0.1)
     with alone_in(tmp_path), pytest.raises(QccfError, match="another process works in"):
         first.start(grid, first_arrays(), num_rounds=2, timeout=5)
 

@@ -74,6 +74,10 @@ BAD_REPLIES = {
     "negative error": (_with_report(**{"forecast-errors": [0.0] * 31 + [-1e-9]}), "forecast-errors must be 32"),
     "huge error": (_with_report(**{"forecast-errors": [1e9] + [0.0] * 31}), "from 0 to error-scale/(2^q - 1)²"),
     "error above its bound": (_with_report(**{"error-scale": 9.0, "forecast-errors": [1.1] * 32}), "error-scale = 9."),
+    "NaN seconds": (_with_report(**{"measured-seconds": float("nan")}), "measured-seconds = nan"),
+    "negative joules": (_with_report(**{"measured-joules": -1.0}), "measured-joules = -1.0"),
+    "endless joules": (_with_report(**{"measured-joules": 1e12}), "from 0 to 1e\\+09"),
+    "seconds as a list": (_with_report(**{"measured-seconds": [1.0]}), "measured-seconds = \\[1.0\\]"),
     "no report": (_without(REPLY), "is the mod `quantize`"),
     "no payload": (_without(UPLOAD), "has no payload"),
     "error": (_error, "MemoryError: none left"),
@@ -165,12 +169,29 @@ def test_the_largest_statistics_that_are_let_through_do_no_harm() -> None:
     assert np.isfinite(strategy.weights).all()
 
 
-def test_a_client_that_cannot_be_measured_stops_the_run() -> None:
+def test_a_client_that_cannot_be_measured_starts_with_the_median_of_the_others(caplog) -> None:
+    """Client 2 fails in the probe. It takes part, and its first upload says what it has."""
     strategy, grid = federation(lambda client, reply: _zero_examples(reply) if client == 2 else reply)
-    with pytest.raises(FederationError, match="client 2 could not be measured: num-examples = 0"):
-        strategy.start(grid, first_arrays(), num_rounds=1, timeout=1)
+    whole, whole_grid = federation()
+    whole.start(whole_grid, first_arrays(), num_rounds=2, timeout=5)
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        strategy.start(grid, first_arrays(), num_rounds=2, timeout=5)
+    assert "client 2 could not be measured: num-examples = 0" in caplog.text
+    assert "clients 2 start with the median of the others" in caplog.text
+    tables, honest = strategy.ledger.tables(), whole.ledger.tables()
+    assert tables["clients"]["participated"].all()
+    first = tables["statistics"]["gradient_norm_sq"].reshape(2, 5)
+    assert first[0, 2] == np.median(first[0, [0, 1, 3, 4]])
+    assert tables["statistics"]["upload_errors"].reshape(2, 5, 32)[0, 2, 3] > 0.0
+    known = honest["statistics"]["gradient_norm_sq"].reshape(2, 5)
+    np.testing.assert_allclose(first[1], known[1], rtol=0.2)
+    assert first[1, 2] != first[0, 2], "its first upload has told"
+    assert tables["clients"]["dataset_size"].tolist() == [60] * 10
+
+
+def test_a_run_in_which_nobody_can_be_measured_ends() -> None:
     strategy, grid = federation(lambda _, reply: None if reply.metadata.group_id == "probe-1" else reply)
-    with pytest.raises(FederationError, match=r"clients \[0, 1, 2, 3, 4\] did not measure"):
+    with pytest.raises(FederationError, match="no client measured the initial model"):
         strategy.start(grid, first_arrays(), num_rounds=1, timeout=0.2)
 
 
@@ -207,3 +228,47 @@ def test_a_client_whose_app_failed_must_say_hello_again_and_one_with_a_bad_uploa
     strategy.aggregate_train(1, grid.send_and_receive(messages))
     assert strategy.ledger.tables()["clients"]["arrived"].tolist() == [True, False, False, True, True]
     assert sorted(strategy.roster.nodes) == [0, 2, 3, 4]
+
+
+def test_a_dataset_size_is_fixed_when_a_client_registers(caplog: pytest.LogCaptureFixture) -> None:
+    """A client that says in the first round that it has 10^9 samples is neither charged nor weighted for them."""
+    honest, grid = federation()
+    honest.start(grid, first_arrays(), num_rounds=2, timeout=5)
+    strategy, grid = federation(_with_report(**{"num-examples": 10**9}))
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        strategy.start(grid, first_arrays(), num_rounds=2, timeout=5)
+    assert caplog.text.count("client 1 reported 1000000000 samples and registered with 60") == 1
+    np.testing.assert_array_equal(strategy.weights, honest.weights)
+    for name, column in honest.ledger.tables()["clients"].items():
+        np.testing.assert_array_equal(strategy.ledger.tables()["clients"][name], column, err_msg=name)
+
+
+def test_a_client_that_registers_with_many_samples_gets_a_bounded_share(caplog: pytest.LogCaptureFixture) -> None:
+    def meddle(client, reply):
+        if client == 1 and REPLY in reply.content and "num-examples" in reply.content[REPLY]:
+            reply.content[REPLY] = MetricRecord({**reply.content[REPLY], "num-examples": 10**9})
+        return reply
+
+    strategy, grid = federation(meddle)
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        strategy.start(grid, first_arrays(), num_rounds=1, timeout=5)
+    assert "client 1 states 1000000000 samples, and the limit is 240 (4 times the median of the others)" in caplog.text
+    assert strategy.ledger.tables()["clients"]["dataset_size"].tolist() == [60, 240, 60, 60, 60]
+    announced, grid = federation(meddle, "claims.dataset_sizes=[60,70,60,60,60]")
+    announced.start(grid, first_arrays(), num_rounds=1, timeout=5)
+    assert announced.ledger.tables()["clients"]["dataset_size"].tolist() == [60, 70, 60, 60, 60]
+
+
+@pytest.mark.parametrize("form", ["scale-free", "paper"])
+def test_one_false_report_does_not_stop_the_others(form: str, caplog: pytest.LogCaptureFixture) -> None:
+    """An error of 10^30, once: nobody was scheduled any more, for good and without a message."""
+    lie = {"error-scale": 1e30, "forecast-errors": [1e30 / (2.0**q - 1.0) ** 2 for q in range(1, 33)]}
+
+    def meddle(client, reply):
+        return _with_report(**lie)(client, reply) if reply.metadata.group_id == "train-1" else reply
+
+    strategy, grid = federation(meddle, f"control.form={form}")
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        strategy.start(grid, first_arrays(), num_rounds=ROUNDS, timeout=5)
+    assert "client 1 reported error_scale = 1e+30, and the limit is" in caplog.text
+    assert strategy.ledger.tables()["rounds"]["arrived"].tolist() == [5] * ROUNDS

@@ -13,7 +13,7 @@ from flwr.app import Array, ArrayRecord, Context, Message, MessageType, MetricRe
 from flwr.superlink.grid import http_grid
 from torch.nn import functional
 
-from qccf.core.errors import LayoutError
+from qccf.core.errors import FederationError, LayoutError
 from qccf.core.streams import stream
 from qccf.flower import MeasuredRates, Meter, QccfStrategy, SimulatedRates, client_app, server_app
 from qccf.learning.training import FlatModel, local_update
@@ -176,7 +176,7 @@ def test_flower_is_left_as_it_was() -> None:
     for rates, fails in (("simulated", False), ("measured", False), ("measured", True)):
         during.clear()
         strategy, grid = federation(meddle, rates=rates)
-        with pytest.raises(RuntimeError, match="is down") if fails else nullcontext():
+        with pytest.raises(FederationError, match="is down") if fails else nullcontext():
             strategy.start(grid, first_arrays(), num_rounds=1, timeout=5)
         assert during[-1] == (rates == "measured")
         assert http_grid.pull_objects is before

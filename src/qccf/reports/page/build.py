@@ -24,6 +24,7 @@ from qccf.reports.figures.paper import family_charts
 from qccf.reports.figures.studies import saving_rows, study_charts, trained_rows
 from qccf.reports.figures.style import Styles
 from qccf.reports.page.claims import ClaimsSection, claims_section
+from qccf.reports.page.measured import MEASURED_HEADS, measured_tables
 from qccf.reports.page.numbers import listed
 from qccf.reports.page.opening import Manifest, all_remarks, opening_sentences
 from qccf.reports.page.provenance import literal_table, page_versions, provenance, run_name, run_versions
@@ -166,6 +167,8 @@ def build_report(
         targets=[(family, target_tables(family, targets)) for family in groups],
         target_heads=TARGET_HEADS,
         target_rule=evaluation_shown((finished or runs)[0].scenario.evaluation),
+        measured=measured_tables(reported),
+        measured_heads=MEASURED_HEADS,
         studies=study_figures,
         savings=sorted([*rows, *trained], key=lambda row: FACTORS.index(row.factor)) if rows else [],
         papers_savings=PAPERS_SAVINGS,

@@ -2,16 +2,19 @@
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from logging import WARNING
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from flwr.app import Message
 from flwr.serverapp import Grid
 from flwr.supercore import log
+
+from qccf.core.errors import FederationError
 
 POLL_S = 0.1
 """Polling interval. Flower's own loop polls every three seconds, too rarely to measure the time of an upload."""
@@ -19,6 +22,12 @@ POLL_S = 0.1
 LONGEST_POLL_S = 2.0
 POLLS_PER_S = 10.0
 """Limit for all threads together, unless LONGEST_POLL_S requires more: each poll is a request to the SuperLink."""
+
+LINK_S = 30.0
+"""A SuperLink that does not answer a short request for this time is gone, or it no longer knows this run."""
+
+SILENCE_S = 20.0
+"""While no reply comes, the SuperLink is asked whether it is there at this interval."""
 
 THREADS = 64
 FIRST_POLL_S = 1.0
@@ -91,20 +100,60 @@ class Pulls:
 
 def exchange(grid: Grid, messages: Sequence[Message], *, timeout_s: float) -> list[Reply]:
     """Send the messages and return the replies that arrive in time."""
-    asked = push(grid, messages)
+    asked = push(grid, messages, timeout_s)
     replies: list[Reply] = []
     end = time.monotonic() + timeout_s
     pulls = Pulls(grid)
     pulls.add(asked)
-    while len(replies) < len(asked) and (reply := pulls.take(end - time.monotonic())) is not None:
-        replies.append(reply)
-    pulls.close()
+    try:
+        while len(replies) < len(asked) and (left_s := end - time.monotonic()) > 0.0:
+            reply = pulls.take(min(left_s, SILENCE_S))
+            if reply is not None:
+                replies.append(reply)
+            elif left_s > SILENCE_S:
+                online_nodes(grid)
+    finally:
+        pulls.close()
     return replies
 
 
-def push(grid: Grid, messages: Sequence[Message]) -> dict[str, int]:
+def online_nodes(grid: Grid) -> set[int]:
+    """The nodes that are online. Fails if the SuperLink does not answer.
+
+    The server of a SuperLink that was killed would otherwise wait for its replies for ever, and hold its run folder.
+    """
+    return set(_answer(lambda: list(grid.get_node_ids()), LINK_S))
+
+
+def _answer(request: Callable[[], Any], timeout_s: float) -> Any:
+    """What the request returns. Flower repeats a request for as long as the SuperLink is away, so it runs aside."""
+    answers: SimpleQueue[tuple[Any, Exception | None]] = SimpleQueue()
+
+    def ask() -> None:
+        try:
+            answers.put((request(), None))
+        except Exception as error:
+            answers.put((None, error))
+
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        answer, error = answers.get(timeout=timeout_s)
+    except Empty:
+        raise FederationError(
+            f"the SuperLink has not answered for {timeout_s:g} s, so this server ends and releases its folder: start "
+            "the run again. The checkpoint holds the last state."
+        ) from None
+    if error is not None:
+        raise FederationError(
+            f"the SuperLink refuses this server ({type(error).__name__}: {error}), perhaps because it was started "
+            "again: start the run again, too. The checkpoint holds the last state."
+        ) from error
+    return answer
+
+
+def push(grid: Grid, messages: Sequence[Message], timeout_s: float) -> dict[str, int]:
     """Send the messages; returns message id to node for those that could be sent."""
-    sent = set(grid.push_messages(messages)) if messages else set()
+    sent = set(_answer(lambda: grid.push_messages(messages), max(timeout_s, LINK_S))) if messages else set()
     return {
         message.metadata.message_id: message.metadata.dst_node_id
         for message in messages

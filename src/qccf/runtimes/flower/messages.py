@@ -5,6 +5,7 @@ one sentence.
 """
 
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -39,6 +40,9 @@ MOST = float(np.finfo(np.float32).max)
 TABLES = ("codec_options", "privacy")
 """Fields of an instruction that are dictionaries."""
 
+MOST_MEASURED = 1e9
+"""Seconds or joules of one training: thirty years, or some cars' batteries. More is a wrong unit."""
+
 Act = Literal["hello", "probe", "train"]
 
 
@@ -49,7 +53,7 @@ class Instruction:
     "hello": reply with the client's number. "probe": measure at this model and send no payload. "train": train and
     upload with the transmit power `power_w`, with no limit of the rate where `rate_bps` is 0. `buffers` names the
     arrays that are not quantized. `privacy` says how to clip and to add noise first (see `rounds.privacy`); it is empty
-    where that is off.
+    where that is off. A node that allows it trains at the CPU frequency `frequency_hz`.
     """
 
     act: Act
@@ -63,6 +67,7 @@ class Instruction:
     buffers: list[str] = field(default_factory=list)
     power_w: float = 0.0
     privacy: dict[str, float] = field(default_factory=dict)
+    frequency_hz: float = 0.0
 
     def record(self) -> ConfigRecord:
         """The instruction as Flower sends it; a ConfigRecord holds no dictionaries."""
@@ -106,6 +111,8 @@ def upload_content(instruction: Instruction, upload: Upload, num_examples: int) 
             metrics["forecast-bits"] = upload.forecast.bits.tolist()
         if upload.forecast.errors is not None:
             metrics["forecast-errors"] = upload.forecast.errors.tolist()
+    taken = {"measured-seconds": upload.measured_s, "measured-joules": upload.measured_j}
+    metrics |= {name: value for name, value in taken.items() if math.isfinite(value)}
     content = RecordDict({REPLY: MetricRecord(metrics)})
     if instruction.act == "train":
         payload = upload.payload
@@ -144,9 +151,10 @@ def read_reply(
     num_examples = metrics.get("num-examples")
     if not isinstance(num_examples, int) or not 1 <= num_examples < 2**53:
         raise ReplyError(f"num-examples = {num_examples}, and a client has at least one sample.")
+    taken = _measured(metrics, "measured-seconds"), _measured(metrics, "measured-joules")
     if instruction.act == "train" and instruction.num_bits == RAW:
         vector = _raw_weights(_payload(reply, num_values), num_values)
-        return Upload(vector, raw_payload_bits(num_values), statistics, None), num_examples
+        return Upload(vector, raw_payload_bits(num_values), statistics, None, *taken), num_examples
     sizes = None if codec.affine else _forecast_bits(metrics, 8.0 * _most_bytes(num_values))
     error_scale = _number(metrics, "error-scale")
     forecast = Forecast(error_scale, sizes, _forecast_errors(metrics, error_scale))
@@ -158,7 +166,7 @@ def read_reply(
     except PayloadError as error:
         raise ReplyError(str(error)) from None
     size_bits = float(codec.size_bits(payload))
-    return Upload(vector if keep_decoded else payload, size_bits, statistics, forecast), num_examples
+    return Upload(vector if keep_decoded else payload, size_bits, statistics, forecast, *taken), num_examples
 
 
 def _metrics(reply: Message) -> MetricRecord:
@@ -200,11 +208,16 @@ def _finite(vector: Flat) -> Flat:
     return vector
 
 
-def _number(metrics: MetricRecord, name: str, *, low: float = 0.0) -> float:
+def _number(metrics: MetricRecord, name: str, *, low: float = 0.0, high: float = MOST) -> float:
     value = metrics.get(name)
-    if not isinstance(value, int | float) or not low <= value <= MOST:  # also refuses NaN
-        raise ReplyError(f"{name} = {value}, and it must be a number from {low:g} to {MOST:g}.")
+    if not isinstance(value, int | float) or not low <= value <= high:  # also refuses NaN
+        raise ReplyError(f"{name} = {value}, and it must be a number from {low:g} to {high:g}.")
     return float(value)
+
+
+def _measured(metrics: MetricRecord, name: str) -> float:
+    """What a client says that its training took; NaN where it says nothing. Shown, and used for no decision."""
+    return math.nan if metrics.get(name) is None else _number(metrics, name, high=MOST_MEASURED)
 
 
 def _forecast_bits(metrics: MetricRecord, most: float) -> FloatArray:

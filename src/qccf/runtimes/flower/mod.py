@@ -1,8 +1,10 @@
 """The client side: a mod around any training function of a Flower ClientApp."""
 
+import math
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from flwr.app import Context, Message, MetricRecord, RecordDict
@@ -14,12 +16,23 @@ from qccf.quantization.registry import build_codec
 from qccf.rounds import uplink
 from qccf.rounds.privacy import Privacy, privatised
 from qccf.runtimes.flower.layout import Layout
+from qccf.runtimes.flower.machine import measured
 from qccf.runtimes.flower.messages import ARRAYS, METRICS, REPLY, Instruction, upload_content
 
 NEEDED_METRICS = ("num-examples", "gradient-norm-sq", "gradient-variance", "loss")
 
-Train = Callable[[Instruction, Layout, Flat], tuple[LocalResult, int] | Message]
-"""From the instruction and the received model to the result and the number of samples, or to an error reply."""
+
+class Trained(NamedTuple):
+    """The result, the number of samples, and what training took; NaN where that is not known."""
+
+    result: LocalResult
+    num_examples: int
+    seconds: float = math.nan
+    joules: float = math.nan
+
+
+Train = Callable[[Instruction, Layout, Flat], Trained | Message]
+"""From the instruction and the received model to what was trained, or to an error reply."""
 
 
 def quantize(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
@@ -30,14 +43,15 @@ def quantize(message: Message, context: Context, call_next: Callable[[Message, C
     running averages of BatchNorm are averaged like the weights; counters stay as the server sent them.
     """
 
-    def train(_: Instruction, layout: Layout, __: Flat) -> tuple[LocalResult, int] | Message:
-        trained = call_next(message, context)
+    def train(instruction: Instruction, layout: Layout, __: Flat) -> Trained | Message:
+        with measured(context.node_config, instruction.frequency_hz) as taken:
+            trained = call_next(message, context)
         if trained.has_error():
             return trained
         weights = layout.flatten(_record(trained.content.array_records, ARRAYS))
         metrics = _record(trained.content.metric_records, METRICS)
         statistics = _statistics(metrics, weights[: layout.num_parameters])
-        return LocalResult(weights, statistics), int(metrics["num-examples"])
+        return Trained(LocalResult(weights, statistics), int(metrics["num-examples"]), taken.seconds, taken.joules)
 
     return reply_to(message, context, train)
 
@@ -53,7 +67,7 @@ def reply_to(message: Message, context: Context, train: Train) -> Message:
     trained = train(instruction, layout, received)
     if isinstance(trained, Message):
         return trained
-    result, num_examples = trained
+    result, num_examples, seconds, joules = trained
     if instruction.privacy:
         result = privatised(result, received, told_privacy(instruction), secret_rng(instruction))
     codec = build_codec(instruction.codec, layout.num_parameters, layout.sizes, **instruction.codec_options)
@@ -71,6 +85,7 @@ def reply_to(message: Message, context: Context, train: Train) -> Message:
             round_index=instruction.round_index,
             seed=instruction.seed,
         )
+    upload = replace(upload, measured_s=seconds, measured_j=joules)
     reply = Message(upload_content(instruction, upload, num_examples), reply_to=message)
     if instruction.rate_bps > 0.0:
         time.sleep(upload.size_bits / instruction.rate_bps)

@@ -5,7 +5,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from qccf.core.contracts import FloatArray
+from qccf.core.contracts import Constants, Decision, FloatArray
+from qccf.devices.power import rates_at_power_bps
 from qccf.wireless.cell import Cell
 
 SMOOTHING = 0.3
@@ -100,6 +101,14 @@ class MeasuredRates:
 
 
 SOURCES: dict[str, Callable[[Cell], RateSource]] = {"simulated": SimulatedRates, "measured": MeasuredRates}
+
+
+def throttled_rates_bps(cell: Cell, round_index: int, decision: Decision, constants: Constants) -> FloatArray:
+    """The cell's rate of each client on its channel with its power."""
+    full_bps = cell.round_rates_bps(round_index)[np.arange(len(decision.channels)), decision.channels]
+    if decision.powers_w is None:
+        return full_bps
+    return np.asarray(rates_at_power_bps(full_bps, decision.powers_w, constants))
 
 
 def _mean_rate(weight: Any, first: Any, second: Any) -> Any:

@@ -25,11 +25,12 @@ RUN_CONFIG: dict[str, Any] = {
     "throttle": False,
     "round-timeout": 600.0,
     "join-timeout": 300.0,
+    "least-clients": 0,
 }
 """The keys of a run config and their defaults.
 
 `set` is a list of settings as in `qccf run --set`, separated by blanks. 0 clients: one client per node that is
-online when the run begins.
+online when the run begins. 0 least clients: half of them.
 """
 
 

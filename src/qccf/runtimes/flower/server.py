@@ -14,7 +14,7 @@ from qccf.core.errors import AbsentError
 from qccf.learning.datasets import data_folder
 from qccf.rounds.run_folder import SCENARIO, read_scenario
 from qccf.runtimes.flower import run_config
-from qccf.runtimes.flower.exchange import POLL_S
+from qccf.runtimes.flower.exchange import POLL_S, online_nodes
 from qccf.runtimes.flower.strategy import QccfStrategy
 from qccf.runtimes.simulator import about_data, is_evaluated, packages, resolved_scenario
 
@@ -44,6 +44,7 @@ def server_app() -> ServerApp:
                 rates=config["rates"],
                 throttle=config["throttle"],
                 join_timeout_s=config["join-timeout"],
+                least_clients=config["least-clients"],
                 buffers=run_config.clients_layout(clients).buffers,
                 about={
                     "precision": clients.precision,
@@ -85,7 +86,7 @@ def count_nodes(grid: Grid, *, timeout_s: float) -> int:
     """The number of nodes, once it no longer changes."""
     count, since, start = 0, time.monotonic(), time.monotonic()
     while True:
-        found, now = len(list(grid.get_node_ids())), time.monotonic()
+        found, now = len(online_nodes(grid)), time.monotonic()
         count, since = (count, since) if found == count else (found, now)
         if count and now - since >= SETTLED_S:
             return count

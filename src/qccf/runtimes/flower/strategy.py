@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any, Literal
@@ -14,11 +15,10 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from flwr.supercore import log
 
-from qccf.core.contracts import Decision, FloatArray, Observation
-from qccf.core.errors import AbsentError, FederationError, ReplyError
+from qccf.core.contracts import FloatArray, Observation
+from qccf.core.errors import ConfigError, FederationError, ReplyError
 from qccf.core.files import alone_in
 from qccf.devices.cost import transmit_powers_w
-from qccf.devices.power import rates_at_power_bps
 from qccf.learning.results import Flat
 from qccf.rounds import checkpoint, uplink
 from qccf.rounds.ledger import Ledger
@@ -26,23 +26,24 @@ from qccf.rounds.privacy import check_privacy, client_privacy
 from qccf.rounds.round import OpenRound, RoundRules, ServerState, close_round, open_round, state_at
 from qccf.rounds.run import Run, finished_run
 from qccf.rounds.run_folder import CHECKPOINTS, begin_run, write_run
-from qccf.rounds.setup import build_rules, scenario_codec
+from qccf.rounds.setup import WHOLE_MODEL, build_rules, claim_rules, scenario_codec
 from qccf.rounds.targets import may_stop
 from qccf.rounds.world import build_world
 from qccf.runtimes.flower.exchange import exchange, prompt_object_pulls
 from qccf.runtimes.flower.layout import Layout
 from qccf.runtimes.flower.messages import ARRAYS, CONFIG, INSTRUCTION, Act, Instruction, read_reply
-from qccf.runtimes.flower.rates import SOURCES, MeasuredRates, RateSource, SimulatedRates
+from qccf.runtimes.flower.rates import SOURCES, MeasuredRates, RateSource, SimulatedRates, throttled_rates_bps
+from qccf.runtimes.flower.registration import Registration, listed, why_nobody_trains
 from qccf.runtimes.flower.roster import Roster
 from qccf.settings.loading import Scenario, run_digest
 from qccf.wireless.cell import Cell
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
+SHOWN = ("energy_j", "cumulative_energy_j", "participants", "arrived", "missed")
 
 DECODED_BYTES = 2**28
 """Limit of the decoded uploads that a round keeps in memory. An upload beyond it is kept as its payload, which is some
 times smaller, and is decoded a second time when it is aggregated."""
-
 
 ORPHAN_S = 120.0
 """How long a new server waits for the folder: that of a SuperLink that was killed needs some time to end."""
@@ -56,8 +57,9 @@ class QccfStrategy(Strategy):
     server that is started again resumes from it. `rates` is "simulated", "measured", or a function from the cell to a
     RateSource. With `throttle`, each client uploads no faster than its simulated rate. `buffers` names the arrays that
     are averaged but not quantized; None means the running averages of PyTorch's normalization layers. Arrays of whole
-    numbers stay as they are on the server. The run fails after `patience`
-    consecutive rounds without a usable reply to the messages sent, or when no client is online for `join_timeout_s`.
+    numbers stay as they are on the server. The run begins when all clients are online, or after `join_timeout_s` with
+    at least `least_clients` of them, 0 for half. It fails after `patience` consecutive rounds without a usable reply to
+    the messages sent, or when no client is online for `join_timeout_s`.
     """
 
     def __init__(
@@ -70,20 +72,28 @@ class QccfStrategy(Strategy):
         rates: Literal["simulated", "measured"] | Callable[[Cell], RateSource] = "simulated",
         throttle: bool = False,
         join_timeout_s: float = 300.0,
+        least_clients: int = 0,
         patience: int = 3,
         buffers: Sequence[str] | None = None,
         about: dict[str, Any] | None = None,
     ) -> None:
+        if scenario.server.downlink != WHOLE_MODEL:
+            raise ConfigError(
+                f"server.downlink = {scenario.server.downlink!r} is for the simulator, and Flower sends whole models: "
+                f"set server.downlink = {WHOLE_MODEL!r}."
+            )
         self.policy = policy or scenario.policy.name
         self.seed = scenario.federation.seed if seed is None else seed
         self.scenario = scenario.replaced(policy={"name": self.policy}, federation={"seed": self.seed})
         self.out = out
         self.throttle = throttle
         self.join_timeout_s = join_timeout_s
+        self.least_clients = least_clients or -(-scenario.federation.num_clients // 2)
         self.patience = patience
         self._buffers = buffers
         self.ledger = Ledger()
         self.roster = Roster(scenario.federation.num_clients)
+        self.registration = Registration(scenario.federation.num_clients, claim_rules(scenario))
         self._make_rates = SOURCES[rates] if isinstance(rates, str) else rates
         self._about = about or {}
         self._timeout_s = 3600.0
@@ -176,7 +186,9 @@ class QccfStrategy(Strategy):
         decision = self._opened.decision
         to_train = [int(client) for client in np.flatnonzero(self._opened.to_train) if int(client) in self.roster.nodes]
         powers_w = transmit_powers_w(decision, self._rules.constants)
-        limits_bps = self._limits_bps(n, decision) if self.throttle else np.zeros(len(powers_w))
+        limits_bps = (
+            throttled_rates_bps(self._cell, n, decision, self._rules.constants) if self.throttle else 0.0 * powers_w
+        )
         instructions = [
             self._instruction(
                 "train",
@@ -184,10 +196,14 @@ class QccfStrategy(Strategy):
                 num_bits=uplink.instructed_bits(decision, client),
                 rate_bps=float(limits_bps[client]),
                 power_w=float(powers_w[client]),
+                frequency_hz=float(decision.frequencies_hz[client]),
             )
             for client in to_train
         ]
         log(INFO, "%s of %s clients train: %s", len(to_train), self.roster.num_clients, to_train)
+        if not to_train:
+            why = why_nobody_trains(self._opened, sorted(self.roster.nodes), self.policy, self._rules.constants)
+            log(WARNING, "nobody trains in round %s: %s.", server_round, why)
         messages = [self._message(instruction, arrays, config) for instruction in instructions]
         self._sent = list(zip(messages, instructions, strict=True))
         return messages
@@ -204,31 +220,33 @@ class QccfStrategy(Strategy):
             try:
                 if message is None or instruction is None:
                     raise ReplyError("it answers no message of this round.")
-                upload = self._checked_upload(reply, message, instruction, uploads)
+                upload, count = self._checked_upload(reply, message, instruction, uploads)
             except ReplyError as error:
                 client = "unknown" if instruction is None else instruction.client
                 node = reply.metadata.src_node_id
                 log(WARNING, "a reply of node %s (client %s) is rejected: %s", node, client, error)
             else:
                 uploads[instruction.client] = upload
+                self._warn(self.registration.report(instruction.client, count))
                 self._record_rate(instruction.client, reply, upload)
             if instruction is not None and not reply.has_error():
                 responsive.add(instruction.client)
+                self.roster.record_work(instruction.client)
         missing = [instruction.client for _, instruction in self._sent if instruction.client not in uploads]
         for client in missing:
             log(WARNING, "client %s sent no usable upload in round %s and counts as missed.", client, server_round)
         self.roster.require_hello([client for client in missing if client not in responsive])
         if self._sent:
             self._rounds_without_upload = 0 if uploads else self._rounds_without_upload + 1
-        self._server = close_round(self._server, self._rules, self._opened, uploads, self.ledger, self._score)
+        after = close_round(self._server, self._rules, self._opened, uploads, self.ledger, self._score)
+        self._server = replace(after, statistics=replace(after.statistics, dataset_sizes=self.registration.sizes))
         self._save()
         for client in self.ledger.clipped():
             log(WARNING, "the update of client %s in round %s was too long and is clipped.", client, server_round)
         row = self.ledger.last
         score = f", accuracy {row['test_accuracy']:.3f}" if np.isfinite(row["test_accuracy"]) else ""
         log(INFO, "%s arrived, %.4g J so far%s", row["arrived"], row["cumulative_energy_j"], score)
-        shown = ("energy_j", "cumulative_energy_j", "participants", "arrived", "missed")
-        return self.arrays, MetricRecord({name: float(row[name]) for name in shown})
+        return self.arrays, MetricRecord({name: float(row[name]) for name in SHOWN})
 
     def configure_evaluate(self, *_: Any) -> Iterable[Message]:
         """Only the server evaluates: an evaluation by clients would cost energy that no policy decided on."""
@@ -260,10 +278,11 @@ class QccfStrategy(Strategy):
         counted = {"num_parameters": self._layout.num_parameters, "num_buffers": self._layout.num_buffers}
         self.scenario = self.scenario.replaced(learning=counted)
         check_privacy(self.scenario)
-        self._rules = build_rules(self.scenario, scenario_codec(self.scenario, self._layout.sizes))
+        rules = build_rules(self.scenario, scenario_codec(self.scenario, self._layout.sizes))
+        self._rules = replace(rules, warn=partial(log, WARNING, "%s"))
         self.summary()
         if not self._resume():
-            self.roster.wait_for(grid, self.roster.num_clients, timeout_s=self.join_timeout_s)
+            self.roster.wait_for_all(grid, least=self.least_clients, timeout_s=self.join_timeout_s)
             self._probe(arrays, grid)
         self._begun = True
 
@@ -271,10 +290,7 @@ class QccfStrategy(Strategy):
         """On resume wait for all clients; otherwise for at least one."""
         if self._resumed:
             self._resumed = False
-            try:
-                self.roster.wait_for(grid, self.roster.num_clients, timeout_s=self.join_timeout_s)
-            except AbsentError as error:
-                log(WARNING, "%s The run resumes without them.", error)
+            self.roster.wait_for_all(grid, least=0, timeout_s=self.join_timeout_s)
         self.roster.wait_for(grid, 1, timeout_s=self.join_timeout_s)
 
     def _resume(self) -> bool:
@@ -291,6 +307,7 @@ class QccfStrategy(Strategy):
             return False
         saved, self.ledger = found
         self._server = replace(saved, policy_state=saved.policy_state["policy"])
+        self.registration.restore(saved.policy_state.get("stated"), saved.statistics.dataset_sizes)
         self._build_cell(saved.statistics.dataset_sizes)
         self._rates.restore(saved.policy_state["rates"])
         log(INFO, "resuming after round %s, from %s", saved.round_index, self.out)
@@ -298,28 +315,35 @@ class QccfStrategy(Strategy):
         return True
 
     def _probe(self, arrays: ArrayRecord, grid: Grid) -> None:
-        """Get the statistics of all clients at the initial model; the first decision needs them."""
+        """Get the statistics of all clients at the initial model; the first decision needs them.
+
+        A client that fails or does not answer starts with the median of the others, and learns from its first upload.
+        """
         weights = self._layout.flatten(arrays)
         instructions = {node: self._instruction("probe", client) for client, node in self.roster.nodes.items()}
         messages = [self._message(instruction, arrays, self._config) for instruction in instructions.values()]
-        sizes = np.zeros(self.roster.num_clients)
-        reports: dict[int, Any] = {}
+        reports, stated = {}, {}
         for reply in exchange(grid, messages, timeout_s=self._timeout_s):
             instruction = instructions[reply.node]
             try:
                 upload, count = read_reply(reply.message, instruction, self._rules.codec, len(weights))
             except ReplyError as error:
-                raise FederationError(f"client {instruction.client} could not be measured: {error}") from None
+                log(WARNING, "client %s could not be measured: %s", instruction.client, error)
+                continue
             self.roster.record_delay(reply)
-            sizes[instruction.client] = count
+            stated[instruction.client] = count
             reports[instruction.client] = (upload.statistics, upload.forecast)
-        silent = sorted(set(range(self.roster.num_clients)) - set(reports))
-        if silent:
-            raise FederationError(f"clients {silent} did not measure the initial model within {self._timeout_s:g} s.")
-        blank = uplink.blank_statistics(sizes, self._rules.codec)
+        absent = sorted(set(range(self.roster.num_clients)) - set(reports))
+        if not reports:
+            raise FederationError(f"no client measured the initial model within {self._timeout_s:g} s.")
+        if absent:
+            log(WARNING, "clients %s start with the median of the others, until their first upload.", listed(absent))
+        self.roster.require_hello(absent)
+        self._warn(self.registration.begin(stated))
+        blank = uplink.blank_statistics(self.registration.sizes, self._rules.codec)
         statistics = uplink.updated_statistics(blank, reports, safety_margin=self._rules.safety_margin)
-        self._build_cell(sizes)
-        self._server = state_at(self._rules, statistics, weights)
+        self._build_cell(self.registration.sizes)
+        self._server = state_at(self._rules, statistics, weights, self.registration.registered)
         if self.out is not None:
             begin_run(self.out, self.scenario)
 
@@ -327,21 +351,13 @@ class QccfStrategy(Strategy):
         self._cell = build_world(self.scenario, self.seed, dataset_sizes).cell
         self._rates = self._make_rates(self._cell)
 
-    def _limits_bps(self, round_index: int, decision: Decision) -> FloatArray:
-        """The cell's rate of each client on its channel with its power."""
-        full_bps = self._cell.round_rates_bps(round_index)[np.arange(len(decision.channels)), decision.channels]
-        if decision.powers_w is None:
-            return full_bps
-        return np.asarray(rates_at_power_bps(full_bps, decision.powers_w, self._rules.constants))
-
     def _instruction(
-        self, act: Act, client: int, *, num_bits: int = 0, rate_bps: float = 0.0, power_w: float = 0.0
+        self, act: Act, client: int, *, num_bits: int = 0, rate_bps: float = 0.0, **decided: Any
     ) -> Instruction:
         n = self._server.round_index if act == "train" else 0
-        codec = self.scenario.codec.name, self.scenario.codec.options
-        told = self._told_privacy(act, client)
-        buffers = list(self._layout.buffers)
-        return Instruction(act, n, client, num_bits, *codec, self.seed, rate_bps, buffers, power_w, told)
+        codec = self.scenario.codec
+        made = Instruction(act, n, client, num_bits, codec.name, codec.options, self.seed, rate_bps, **decided)
+        return replace(made, buffers=list(self._layout.buffers), privacy=self._told_privacy(act, client))
 
     def _told_privacy(self, act: Act, client: int) -> dict[str, float]:
         trains = act == "train"
@@ -357,7 +373,7 @@ class QccfStrategy(Strategy):
 
     def _checked_upload(
         self, reply: Message, message: Message, instruction: Instruction, uploads: dict[int, uplink.Upload]
-    ) -> uplink.Upload:
+    ) -> tuple[uplink.Upload, int]:
         node = message.metadata.dst_node_id
         if not reply.has_error() and reply.metadata.src_node_id != node:
             raise ReplyError(f"the message went to node {node}.")
@@ -365,7 +381,7 @@ class QccfStrategy(Strategy):
             raise ReplyError(f"client {instruction.client} has replied already.")
         num_values = self._layout.num_values
         keep_decoded = 4 * num_values * (len(uploads) + 1) <= DECODED_BYTES
-        return read_reply(reply, instruction, self._rules.codec, num_values, keep_decoded=keep_decoded)[0]
+        return read_reply(reply, instruction, self._rules.codec, num_values, keep_decoded=keep_decoded)
 
     def _record_rate(self, client: int, reply: Message, upload: uplink.Upload) -> None:
         """Subtracting the time of an empty reply also removes any difference between the two clocks."""
@@ -382,19 +398,21 @@ class QccfStrategy(Strategy):
 
     def _save(self) -> None:
         if self.out is not None:
-            state = {"policy": self._server.policy_state, "rates": self._rates.state()}
-            kept = replace(self._server, policy_state=state)
-            checkpoint.save(self.out / CHECKPOINTS, kept, self.ledger, self._fingerprint())
+            kept = {"policy": self._server.policy_state, "rates": self._rates.state()}
+            state = replace(self._server, policy_state={**kept, "stated": self.registration.state()})
+            checkpoint.save(self.out / CHECKPOINTS, state, self.ledger, self._fingerprint())
 
     def _fingerprint(self) -> str:
         return run_digest(self.scenario, self._layout.names, self._layout.shapes)
 
     def _finished_run(self) -> Run:
         """The same as a simulated run, so that the same report reads its folder."""
-        row = self.ledger.last
-        scores = {"accuracy": float(row["test_accuracy"]), "loss": float(row["test_loss"])}
+        scores = {name: float(self.ledger.last[f"test_{name}"]) for name in ("accuracy", "loss")}
         return finished_run(self.scenario, self.ledger, weights=self.weights, **scores, **self._about)
 
     def _log_health(self, run: Run) -> None:
-        for finding in run.findings:
-            log(WARNING, "health: %s", finding.message)
+        self._warn(f"health: {finding.message}" for finding in run.findings)
+
+    def _warn(self, sentences: Iterable[str]) -> None:
+        for sentence in sentences:
+            log(WARNING, "%s", sentence)

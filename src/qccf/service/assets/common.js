@@ -11,9 +11,10 @@ const qccf = (() => {
 
   /* Asks for the token once; all requests that need it wait. */
   let asking = null;
-  const askToken = () => asking ??= new Promise((resolve) => {
+  const askToken = (refused) => asking ??= new Promise((resolve) => {
     const dialog = html("dialog", "", document.body);
     const form = html("form", "", dialog);
+    if (refused) html("p", "refused", form, "The service refused this token: check it and try again.").setAttribute("role", "alert");
     html("p", "", form, "This service needs a token. It is kept until this tab is closed.");
     const label = html("label", "", form, "Token ");
     const field = html("input", "", label);
@@ -46,7 +47,10 @@ const qccf = (() => {
         if (error.name === "AbortError") throw error;
         throw new Refused(0, "The service does not answer: is it still running?");
       }
-      if (answer.status === 401) { await askToken(); continue; }
+      if (answer.status === 401) {
+        if (sessionStorage.getItem(TOKEN) === token) await askToken(token !== null); /* else another request has asked meanwhile */
+        continue;
+      }
       if (!answer.ok) {
         const refused = await answer.json().catch(() => ({}));
         throw new Refused(answer.status, refused.detail || `The service answered with status ${answer.status}.`);
@@ -73,6 +77,11 @@ const qccf = (() => {
       }
     }
   };
+
+  const pause = (seconds, signal) => new Promise((resolve) => {
+    const timer = setTimeout(resolve, 1000 * seconds);
+    signal?.addEventListener("abort", () => { clearTimeout(timer); resolve(); });
+  });
 
   const toast = (text) => {
     document.querySelectorAll(".toast").forEach((one) => one.remove());
@@ -101,6 +110,16 @@ const qccf = (() => {
 
   /* The panels of a figure as one SVG file: colours and fonts of the page are written into it. */
   const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "font-family"];
+  /* Lines of at most so many characters; a longer word is cut. */
+  const wrapped = (text, most) => {
+    const lines = [""];
+    for (let word of text.split(" ")) {
+      if (lines.at(-1) && lines.at(-1).length + 1 + word.length > most) lines.push("");
+      for (; word.length > most; word = word.slice(most)) { lines.splice(-1, 1, word.slice(0, most), ""); }
+      lines.push(`${lines.pop()} ${word}`.trim());
+    }
+    return lines;
+  };
   const figureFile = (figure, title) => {
     const plots = [...figure.querySelectorAll("svg.plot")];
     const width = Math.max(...plots.map((plot) => plot.viewBox.baseVal.width));
@@ -108,16 +127,23 @@ const qccf = (() => {
     const page = getComputedStyle(document.body);
     const file = element("svg", { xmlns: "http://www.w3.org/2000/svg", "font-family": "sans-serif", color: page.color });
     const ground = element("rect", { width: "100%", height: "100%", fill: page.backgroundColor }, file);
-    element("text", { x: 12, y: 22, "font-size": 16, fill: page.color }, file, title);
+    const full = Math.max(width + 8, 480);
+    let top = 22;
+    for (const line of wrapped(title, Math.floor((full - 24) / 7.5))) {
+      element("text", { x: 12, y: top, "font-size": 13, fill: page.color }, file, line);
+      top += 18;
+    }
     let left = 12;
     for (const head of heads) {
+      const size = 46 + 7 * head.textContent.length;
+      if (left > 12 && left + size > full) { left = 12; top += 18; }
       const swatch = head.querySelector("svg").cloneNode(true);
-      for (const [key, value] of Object.entries({ x: left, y: 34, width: 26, height: 12 })) swatch.setAttribute(key, value);
+      for (const [key, value] of Object.entries({ x: left, y: top - 6, width: 26, height: 12 })) swatch.setAttribute(key, value);
       file.appendChild(swatch);
-      element("text", { x: left + 32, y: 44, "font-size": 12, fill: page.color }, file, head.textContent);
-      left += 46 + 7 * head.textContent.length;
+      element("text", { x: left + 32, y: top + 4, "font-size": 12, fill: page.color }, file, head.textContent);
+      left += size;
     }
-    let top = 58;
+    top += 18;
     for (const plot of plots) {
       const copied = plot.cloneNode(true);
       const [from, to] = [plot, copied].map((one) => [...one.querySelectorAll("*")]);
@@ -128,7 +154,6 @@ const qccf = (() => {
       file.appendChild(copied);
       top += height + 34;
     }
-    const full = Math.max(width, left) + 8;
     file.setAttribute("viewBox", `0 0 ${full} ${top}`);
     file.setAttribute("width", full);
     file.setAttribute("height", top);
@@ -156,5 +181,5 @@ const qccf = (() => {
     return seconds < 172800 ? `${digits(seconds / 3600)} h` : `${digits(seconds / 86400)} d`;
   };
 
-  return { Refused, request, json, events, toast, copy, save, figureFile, quantity, prefixOf, percent, duration, digits };
+  return { Refused, request, json, events, pause, toast, copy, save, figureFile, quantity, prefixOf, percent, duration, digits };
 })();

@@ -61,7 +61,9 @@
     const output = html("pre", "", fold);
     output.setAttribute("aria-live", "polite");
     output.hidden = true;
+    let running = null;
     send.addEventListener("click", async () => {
+      if (running) { running.abort(); return; }
       let address = path;
       const query = new URLSearchParams();
       for (const [parameter, field] of fields) {
@@ -70,14 +72,24 @@
       }
       output.hidden = false;
       output.textContent = "…";
+      running = new AbortController();
+      send.textContent = "Stop";
       try {
         const body = area ? JSON.parse(area.value) : undefined;
-        const answer = await qccf.request(address + (query.size ? `?${query}` : ""), { method: method.toUpperCase(), body });
-        const text = await answer.text();
-        output.textContent = `${answer.status}\n${text.slice(0, MOST)}${text.length > MOST ? " …" : ""}`;
+        const answer = await qccf.request(address + (query.size ? `?${query}` : ""), { method: method.toUpperCase(), body, signal: running.signal });
+        const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
+        /* Events never end: what has come so far is shown. */
+        for (let text = "", part = {}; !part.done; text += part.value || "") {
+          output.textContent = `${answer.status}\n${text.slice(0, MOST)}${text.length > MOST ? " …" : ""}`;
+          part = reader ? await reader.read() : { done: true };
+          if (part.done) break;
+        }
       } catch (error) {
-        output.textContent = `${error.status || ""}\n${error.message}`;
+        if (error.name === "AbortError") output.append("\nStopped.");
+        else output.textContent = `${error.status || ""}\n${error.message}`;
       }
+      running = null;
+      send.textContent = "Send";
     });
     const answers = Object.entries(about.responses).map(([status, one]) => [status, one.description]);
     const inner = html("details", "", fold);

@@ -142,8 +142,8 @@
       const { plan } = this;
       this.say(`${count} random ${count === 1 ? "cell" : "cells"}, ${this.value("federation.rounds")} rounds` + (count < this.setting.seeds ? "; more cells follow" : "") + (count > 1 ? "; ± is the 95 % interval of the mean over cells." : "."));
       this.figure.hidden = false;
-      build(plan.chart, this.figure, this.hidden);
-      this.caption.textContent = count > 1 ? "Lines are means over cells, bands their 95 % intervals. The dark part of a bar is computing." : "One cell, so there are no intervals. The dark part of a bar is computing.";
+      drawFigures();
+      this.caption.textContent = count > 1 ? "Lines are means over cells, bands their 95 % intervals. The lower part of a bar is computing." : "One cell, so there are no intervals. The lower part of a bar is computing.";
       this.showTable(plan.rows);
       this.health.replaceChildren();
       const list = html("ul", "remarks", this.health);
@@ -157,8 +157,19 @@
       this.showCell();
     }
 
+    /* With the axes of the other setting, so that both can be compared. */
+    draw(other) {
+      const beside = (panel) => other?.plan?.chart.panels.find((one) => one.title === panel.title);
+      const panels = this.plan.chart.panels.map((panel) => {
+        const twin = beside(panel);
+        const yRange = panel.yRange && twin?.yRange ? [Math.min(panel.yRange[0], twin.yRange[0]), Math.max(panel.yRange[1], twin.yRange[1])] : panel.yRange;
+        return { ...panel, yRange, beside: twin?.series || [] };
+      });
+      build({ ...this.plan.chart, panels }, this.figure, this.hidden);
+    }
+
     showTable(rows) {
-      const heads = ["Policy", "Energy", "Per upload", "Bits", "Participation", "Latency", "Late"];
+      const heads = ["Policy", "Energy", "Per upload", "Bits", "Partici\u00adpation", "Latency", "Late"];
       const table = html("table", "results-table");
       const head = html("tr", "", html("thead", "", table));
       heads.forEach((text, k) => { html("th", k ? "number" : "", head, text).scope = "col"; });
@@ -188,7 +199,8 @@
       if (mean === null) { cell.textContent = "–"; return cell; }
       const [size, prefix] = unit === "%" ? [0.01, ""] : unit ? qccf.prefixOf(mean) : [1, ""];
       cell.textContent = qccf.digits(mean / size) + (unit ? ` ${prefix}${unit}` : "");
-      if (half !== null) html("span", "half", cell, ` ± ${Number((half / size).toPrecision(2))}`);
+      const known = half > 1e-9 * Math.abs(mean) ? half : 0; /* less is rounding */
+      if (half !== null) html("span", "half", cell, ` ± ${Number((known / size).toPrecision(2))}`);
       return cell;
     }
 
@@ -232,6 +244,11 @@
 
   /* Controls */
 
+  const drawFigures = () => {
+    const { a, b } = scenes;
+    for (const [scene, other] of [[a, b], [b, a]]) if (scene?.plan && !scene.figure.hidden) scene.draw(other);
+  };
+
   const knobs = new Map();
   const current = () => scenes[edited];
 
@@ -267,6 +284,18 @@
     const move = (shown) => { slider.value = 1000 * (((knob.log ? Math.log(Math.max(shown, 1e-12)) : shown) - low) / (high - low)); };
     slider.addEventListener("input", () => { field.value = fromSlider(); slider.setAttribute("aria-valuetext", `${field.value} ${knob.unit}`); });
     slider.addEventListener("change", () => store(fromSlider()));
+    /* One step of the slider may be less than one client or one digit: an arrow key goes to the next value that differs. */
+    slider.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      const before = tidy(Number(field.value));
+      for (let at = Number(slider.value) + step; at >= 0 && at <= 1000; at += step) {
+        slider.value = at;
+        if (step * (fromSlider() - before) > 0) { store(fromSlider()); return; }
+      }
+      move(before);
+    });
     field.addEventListener("change", () => { if (field.value !== "" && Number.isFinite(Number(field.value))) store(Number(field.value)); else showControls(); });
     knobs.set(knob.path, { root, show: (value) => { const shown = Number((value / knob.scale).toPrecision(7)); field.value = shown; move(shown); slider.setAttribute("aria-valuetext", `${shown} ${knob.unit}`); } });
   };
@@ -352,6 +381,7 @@
     edited = "a";
     writeAddress();
     showControls();
+    drawFigures();
   });
   byId("reset").addEventListener("click", () => {
     const scene = current();
@@ -362,9 +392,8 @@
   byId("copy-link").addEventListener("click", () => qccf.copy(location.href, "Link"));
   byId("copy-command").addEventListener("click", () => qccf.copy(current().command, "Command"));
   byId("save-toml").addEventListener("click", async () => {
-    const { preset, settings } = current().body;
     try {
-      const answer = await qccf.request("/v1/settings", { body: { preset, settings }, accept: "application/toml" });
+      const answer = await qccf.request("/v1/settings", { body: current().body, accept: "application/toml" });
       qccf.save(await answer.blob(), "qccf-plan.toml");
     } catch (error) {
       qccf.toast(error.message);

@@ -3,7 +3,8 @@
 (() => {
   const { html, element, build } = qccfCharts;
   const byId = (id) => document.getElementById(id);
-  const LIST_MS = 5000;
+  const LIST_S = 5;
+  const RETRY_S = 3;
   let stop = null; /* ends what the last address started */
 
   const spark = (values, parent, label) => {
@@ -18,6 +19,21 @@
     if (error.name === "AbortError") return;
     byId("refused").textContent = error.message;
     byId("refused").hidden = false;
+  };
+  /* Tries again while the service does not answer, as when it is started anew. What it refuses is final. */
+  const patiently = async (signal, act) => {
+    for (;;) {
+      try {
+        const done = await act();
+        byId("refused").hidden = true;
+        return done;
+      } catch (error) {
+        if (error.name === "AbortError" || (error.status && error.status < 500)) throw error;
+        refuse(error instanceof qccf.Refused ? error : new Error("The connection to the service was lost; trying again."));
+        await qccf.pause(RETRY_S, signal);
+        signal.throwIfAborted();
+      }
+    }
   };
   const progress = (run) => `${run.rounds} of ${run.planned_rounds}`;
 
@@ -40,6 +56,7 @@
     const body = html("tbody", "", table);
     for (const run of runs) {
       const line = html("tr", "", body);
+      line.dataset.run = run.id;
       const box = html("input", "", html("td", "", line));
       box.type = "checkbox";
       box.setAttribute("aria-label", `Compare ${run.name}`);
@@ -52,7 +69,7 @@
       else html("a", "", name, run.name).href = `#run=${run.id}`;
       const cell = (k, text) => { const made = html("td", "", line, text); made.dataset.head = HEADS[k]; return made; };
       html("span", `badge ${run.status}`, cell(2), run.status);
-      if (run.rounds === undefined) { cell(3, run.detail).colSpan = 6; continue; }
+      if (run.rounds === undefined) { const why = cell(3, run.detail); why.colSpan = 6; why.className = "detail"; delete why.dataset.head; continue; }
       cell(3, progress(run) + (run.eta_s !== null ? `, ${qccf.duration(run.eta_s)} left` : ""));
       cell(4, run.kind === "plan" ? "planned" : qccf.percent(run.test_accuracy));
       cell(5, qccf.quantity(run.energy_j, "J"));
@@ -69,13 +86,20 @@
     const chosen = new Set();
     let last = "";
     while (!signal.aborted) {
-      const runs = await qccf.json("/v1/runs", { signal });
-      byId("refused").hidden = true;
+      const runs = await patiently(signal, () => qccf.json("/v1/runs", { signal }));
       const text = JSON.stringify(runs);
-      if (text !== last && !byId("list").contains(document.activeElement?.closest("input, a"))) showList(runs, chosen);
+      if (text !== last) keepingFocus(() => showList(runs, chosen));
       last = text;
-      await new Promise((resolve) => { const timer = setTimeout(resolve, LIST_MS); signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }); });
+      await qccf.pause(LIST_S, signal);
     }
+  };
+  /* The element that has the focus is made anew with the list. */
+  const keepingFocus = (draw) => {
+    const focused = byId("list").contains(document.activeElement) ? document.activeElement : null;
+    const row = focused?.closest("tr")?.dataset.run;
+    draw();
+    const place = row ? `tr[data-run="${row}"]` : ".actions";
+    if (focused) byId("list").querySelector(`${place} ${focused.localName}`)?.focus({ preventScroll: true });
   };
 
   const query = (names) => names.map((name) => `run=${encodeURIComponent(name)}`).join("&");
@@ -124,8 +148,10 @@
 
   const onePage = async (name, signal) => {
     const root = byId("detail");
-    const run = await qccf.json(`/v1/runs/${encodeURIComponent(name)}`, { signal });
+    const load = () => Promise.all([qccf.json(`/v1/runs/${encodeURIComponent(name)}`, { signal }), qccf.json(`/v1/charts?${query([name])}`, { signal })]);
+    const [run, firstChart] = await patiently(signal, load);
     root.replaceChildren();
+    root.className = "run-view";
     backLink(root);
     html("h1", "", root, run.name);
     html("p", "small", root, `Policy ${run.policy}, codec ${run.codec}, seed ${run.seed}.`);
@@ -160,30 +186,39 @@
     const draw = (now, chart) => {
       tiles(facts, now);
       cell = now.cell;
-      map.draw(cell, { bits: cell.bits, away: cell.last_participated.map((on) => !on) });
+      left.hidden = cell === null; /* its path loss is code that is not loaded here */
+      upper.classList.toggle("plain", cell === null);
+      if (cell) map.draw(cell, { bits: cell.bits, away: cell.last_participated.map((on) => !on) });
       info.textContent = "Darker clients upload with more bits; pale ones sat out the last round.";
       health.replaceChildren();
       for (const sentence of now.health) html("li", "", health, sentence);
       build(chart, figure, hidden);
       root.dataset.rounds = now.rounds;
     };
-    draw(run, await qccf.json(`/v1/charts?${query([name])}`, { signal }));
+    draw(run, firstChart);
     let busy = false, again = false;
     const refresh = async () => {
       if (busy) { again = true; return; }
       busy = true;
-      do {
-        again = false;
-        const [now, chart] = await Promise.all([qccf.json(`/v1/runs/${encodeURIComponent(name)}`, { signal }), qccf.json(`/v1/charts?${query([name])}`, { signal })]);
-        draw(now, chart);
-      } while (again);
-      busy = false;
+      try {
+        do {
+          again = false;
+          draw(...(await patiently(signal, load)));
+        } while (again);
+      } finally {
+        busy = false;
+      }
     };
-    await qccf.events(`/v1/runs/${encodeURIComponent(name)}/events`, { signal }, () => { refresh().catch(refuse); });
+    /* The service ends a stream after an hour; the first event of the next one brings what was missed. */
+    while (!signal.aborted) {
+      await patiently(signal, () => qccf.events(`/v1/runs/${encodeURIComponent(name)}/events`, { signal }, () => { refresh().catch(refuse); }));
+      await qccf.pause(RETRY_S, signal);
+    }
   };
 
   const severalPage = async (names, signal) => {
     const root = byId("detail");
+    root.className = "";
     const [chart, ...runs] = await Promise.all([qccf.json(`/v1/charts?${query(names)}`, { signal }), ...names.map((name) => qccf.json(`/v1/runs/${encodeURIComponent(name)}`, { signal }))]);
     root.replaceChildren();
     backLink(root);

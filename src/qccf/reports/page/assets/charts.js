@@ -69,6 +69,10 @@ const qccfCharts = (() => {
     return element("path", { d: paths[kind], fill: open ? "none" : colour, stroke: colour, "stroke-width": open ? 1.8 : 0 }, parent);
   };
 
+  /* A long name below a bar: policy and codec on a line each; what is still too long ends with an ellipsis. */
+  const HEAD = 17;
+  const headLines = (name) => name.split(/(?<=,) /).map((line) => (line.length > HEAD ? line.slice(0, HEAD - 1) + "…" : line));
+
   class Panel {
     constructor(spec, chart, parent, label) {
       this.spec = spec;
@@ -102,7 +106,7 @@ const qccfCharts = (() => {
     extent() {
       const { spec } = this;
       const xs = [], ys = [];
-      for (const s of spec.series) {
+      for (const s of [...spec.series, ...(spec.beside || [])]) { /* `beside`: of a figure that shares the axes */
         s.x.forEach((x) => x !== null && xs.push(x));
         if (this.chart.hidden.has(s.name) && this.visible().length) continue;
         if (s.kind === "bars") ys.push(0);
@@ -134,7 +138,9 @@ const qccfCharts = (() => {
       const [x0, x1, y0, y1] = (this.domain = this.zoomed || this.extent());
       const longest = Math.max(0, ...spec.categories.map((name) => name.length));
       const crowded = longest * 7 + 6 > (width - MARGIN.left - MARGIN.right) / (spec.categories.length || 1);
-      const right = width - MARGIN.right, bottom = HEIGHT - (crowded ? 2 : 1) * MARGIN.bottom;
+      const heads = spec.categories.map((name) => (crowded ? headLines(name) : [name]));
+      const lines = Math.max(1, ...heads.map((one) => one.length));
+      const right = width - MARGIN.right, bottom = HEIGHT - (crowded ? 2 : 1) * MARGIN.bottom - (crowded ? 12 * (lines - 1) : 0);
       const log = spec.xLog ? Math.log : (v) => v;
       this.px = (x) => MARGIN.left + ((log(x) - log(x0)) / (log(x1) - log(x0))) * (right - MARGIN.left);
       this.py = (y) => bottom - ((y - y0) / (y1 - y0)) * (bottom - MARGIN.top);
@@ -158,9 +164,11 @@ const qccfCharts = (() => {
       for (const tick of ticks) {
         if (tick < x0 || tick > x1) continue;
         element("line", { class: "axis", x1: this.px(tick), x2: this.px(tick), y1: bottom, y2: bottom + 4 }, svg);
-        const label = spec.categories.length ? spec.categories[tick] : shown(tick, false);
         const [x, y] = [this.px(tick), bottom + 17];
-        element("text", crowded ? { x: x + 8, y, "text-anchor": "end", transform: `rotate(-35 ${x + 8} ${y})` } : { x, y, "text-anchor": "middle" }, svg, label);
+        const text = element("text", crowded ? { x: x + 8, y, "text-anchor": "end", transform: `rotate(-35 ${x + 8} ${y})` } : { x, y, "text-anchor": "middle" }, svg);
+        if (!spec.categories.length) { text.textContent = shown(tick, false); continue; }
+        heads[tick].forEach((line, k) => element("tspan", k ? { x: x + 8, dy: 13 } : {}, text, line));
+        element("title", {}, text, spec.categories[tick]);
       }
       element("line", { class: "axis", x1: MARGIN.left, x2: right, y1: bottom, y2: bottom }, svg);
       element("line", { class: "axis", x1: MARGIN.left, x2: MARGIN.left, y1: MARGIN.top, y2: bottom }, svg);

@@ -1,0 +1,155 @@
+"""Two load tests: many clients in one simulated federation, and many SuperNodes that come and go on loopback.
+
+`simulated` trains a tiny model on random noise with 10,000 clients, 500 of which take part in each round, and prints
+the memory of the process as rounds pass. `flower` starts a SuperLink with TLS and 30 SuperNodes; while rounds pass, a
+fifth of the nodes is killed and replaced, one at a time.
+
+Run: python -m benchmarks.load simulated [--clients 10000] [--participants 500] [--rounds 100]
+     python -m benchmarks.load flower [--nodes 30] [--rounds 50] [--churn 0.2]
+"""
+
+import argparse
+import os
+import random
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from qccf.core.errors import LoopbackError
+from qccf.learning.datasets import Dataset
+from qccf.runtimes.flower.loopback import Loopback
+from qccf.runtimes.simulator import RoundEvent, simulate
+from tests.helpers.tiny import tiny_scenario
+
+SAMPLES = 8
+APP = Path(__file__).parents[1] / "tests" / "helpers" / "fab"
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+FIRST = 10
+"""Rounds after which memory is compared with that of the end: the ledger, libraries and caches are there by then."""
+PAUSE_S = 20.0
+"""Seconds between two kills."""
+RUN_S = 3600.0
+
+
+def memory_mib() -> float:
+    """Resident memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES / 2**20
+
+
+def noise(clients: int) -> Dataset:
+    """Random images, because only time and memory are measured."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (clients * SAMPLES + 500, 8, 8), dtype=np.uint8)
+    labels = rng.integers(0, 10, len(images))
+    train, names = slice(0, clients * SAMPLES), tuple("0123456789")
+    return Dataset("noise", images[train], labels[train], None, images[-500:], labels[-500:], names, True, "noise")
+
+
+def simulated(options: argparse.Namespace) -> int:
+    """A large simulated federation; 1 if its memory grows beyond what its tables need."""
+    scenario = tiny_scenario(
+        f"federation.num_clients={options.clients}",
+        f"radio.num_channels={options.participants}",
+        f"federation.rounds={options.rounds}",
+        f"data.dataset_size_mean={SAMPLES}",
+        "data.dataset_size_std=0.0",
+        f"data.dataset_size_min={SAMPLES}",
+        "data.partition=iid",
+        "evaluation.every=10",
+        "learning.local_updates=1",
+        "learning.local_epochs=1",
+        "codec.name=update+entropy",
+        "execution.workers=1",
+    )
+    seen: list[float] = []
+    began = time.monotonic()
+
+    def note(event: RoundEvent) -> None:
+        seen.append(memory_mib())
+        n, row = len(event.ledger), event.ledger.last
+        if n == 1 or n % 10 == 0:
+            print(f"round {n}: {row['arrived']} arrived, {event.round_seconds:.1f} s, {seen[-1]:.0f} MiB", flush=True)
+
+    run = simulate(scenario, dataset=noise(options.clients), callbacks=[note])
+    tables = [run.round_columns, run.client_columns, run.statistics_columns]
+    table_mib = sum(column.nbytes for columns in tables for column in columns.values()) / 2**20 / options.rounds
+    rounds = options.rounds - FIRST
+    grown = (seen[-1] - seen[min(FIRST, len(seen)) - 1]) / max(rounds, 1)
+    print(
+        f"{options.clients} clients, {run.round_columns['participants'].mean():.0f} take part, {options.rounds} rounds"
+    )
+    print(f"{time.monotonic() - began:.0f} s, {max(seen):.0f} MiB at most")
+    print(f"memory grows by {grown:.2f} MiB per round from round {FIRST} on; a round's tables have {table_mib:.2f} MiB")
+    return int(grown > 2.0 * table_mib + 1.0)
+
+
+def flower(options: argparse.Namespace) -> int:
+    """A federation on loopback with nodes that are killed and replaced; 1 if it does not finish."""
+    chance, killed, began = random.Random(0), 0, time.monotonic()
+    wanted = round(options.churn * options.nodes * options.rounds / options.every)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with Loopback(folder / "federation", options.nodes, app=APP) as federation:
+            print(f"{options.nodes} SuperNodes started after {time.monotonic() - began:.0f} s", flush=True)
+            settings = f"radio.num_channels={options.nodes} radio.bandwidth_hz=1e6 device.cycles_per_sample=1e4"
+            config = {"rounds": options.rounds, "num-clients": options.nodes, "out": folder / "run"}
+            process = federation.run({**config, "settings": settings, "timeout": options.timeout})
+            while process.poll() is None and time.monotonic() - began < RUN_S:
+                time.sleep(PAUSE_S)
+                done = len(re.findall(r"arrived, ", federation.log_text("run")))
+                if done and killed < wanted * done / options.rounds and process.poll() is None:
+                    killed += replaced(federation, chance.randrange(options.nodes))
+                print(f"{time.monotonic() - began:.0f} s: {done} rounds, {killed} nodes replaced", flush=True)
+            log = federation.log_text("run")
+        finished = (folder / "run" / "summary.json").exists()
+    arrived = [int(count) for count in re.findall(r"(\d+) arrived, ", log)]
+    missed = len(re.findall(r"counts as missed", log))
+    print(f"{options.nodes} SuperNodes, {len(arrived)} of {options.rounds} rounds, {killed} nodes killed and replaced")
+    print(f"{np.mean(arrived):.1f} uploads per round, at least {min(arrived)}, {missed} missed" if arrived else "none")
+    print(f"{time.monotonic() - began:.0f} s, {'finished' if finished else 'NOT finished'}")
+    if not finished:
+        print(log[-3000:])
+    return int(not finished or len(arrived) != options.rounds)
+
+
+def replaced(federation: Loopback, number: int) -> int:
+    """Kill a node and start one with a new key for the same client; 0 if it has not connected yet."""
+    try:
+        federation.stop(f"node{number}", hard=True)
+        federation.unregister(number)
+    except LoopbackError:
+        federation.start_node(number)
+        return 0
+    federation.register(number)
+    federation.start_node(number)
+    return 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    kinds = parser.add_subparsers(required=True)
+    many = kinds.add_parser("simulated")
+    many.add_argument("--clients", type=int, default=10_000)
+    many.add_argument("--participants", type=int, default=500)
+    many.add_argument("--rounds", type=int, default=100)
+    many.set_defaults(call=simulated)
+    nodes = kinds.add_parser("flower")
+    nodes.add_argument("--nodes", type=int, default=30)
+    nodes.add_argument("--rounds", type=int, default=50)
+    nodes.add_argument(
+        "--churn", type=float, default=0.2, help="share of nodes that is replaced in each span of rounds"
+    )
+    nodes.add_argument("--every", type=int, default=50, help="rounds of such a span")
+    nodes.add_argument("--timeout", type=float, default=60.0, help="seconds for which a round waits for replies")
+    nodes.set_defaults(call=flower)
+    options = parser.parse_args()
+    result: int = options.call(options)
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())

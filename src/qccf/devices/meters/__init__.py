@@ -1,0 +1,1 @@
+"""Energy meters of a machine, one file each."""

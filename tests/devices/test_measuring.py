@@ -1,0 +1,283 @@
+"""CPU frequencies and trials against a made-up machine whose clock runs with its work."""
+
+import tomllib
+
+import pytest
+import tomli_w
+
+from qccf.core.errors import ConfigError, FrequencyError, MeterError
+from qccf.devices import cpufreq as module
+from qccf.devices.cpufreq import Cpufreq, stated_hz
+from qccf.devices.measured_profile import profile_of
+from qccf.devices.measuring import MOST_FREQUENCIES, Machine, measure, this_machine
+from qccf.devices.meters.protocol import CheckedMeter
+from qccf.devices.profile import profile_from_dict
+from tests.helpers.made_sysfs import add_cpufreq, write
+
+SAMPLES = 10
+CYCLES = 3e7  # per sample
+IDLE_W = 2.0
+ALPHA = 1e-27
+
+
+class MadeMachine:
+    """Work takes 3e7 cycles per sample; power is 2 W at rest and 1e-27·f³ more at work."""
+
+    def __init__(self, root, *, obeys: bool = True) -> None:
+        self.root, self.now_s, self.joules, self.obeys = root, 0.0, 0.0, obeys
+
+    def frequency_hz(self) -> float:
+        return 1e3 * int((self.group() / "scaling_max_freq").read_text())
+
+    def group(self):
+        return self.root / "devices" / "system" / "cpu" / "cpufreq" / "policy0"
+
+    def work(self) -> int:
+        if self.obeys:
+            write(self.group() / "scaling_cur_freq", int(self.frequency_hz() / 1e3))
+        seconds = SAMPLES * CYCLES / self.frequency_hz()
+        self.now_s += seconds
+        self.joules += (IDLE_W + ALPHA * self.frequency_hz() ** 3) * seconds
+        return SAMPLES
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.joules += IDLE_W * seconds
+
+    def energy_j(self) -> float:
+        return self.joules
+
+    def machine(self, meter=None) -> Machine:
+        return Machine(
+            CheckedMeter("made", meter or self),
+            Cpufreq(self.root),
+            clock=lambda: self.now_s,
+            cpu_clock=lambda: 2.0 * self.now_s,
+            sleep=self.sleep,
+        )
+
+
+def quiet(*_: object) -> None:
+    pass
+
+
+def held(group) -> list[str]:
+    return [(group / name).read_text().strip() for name in ("scaling_min_freq", "scaling_max_freq", "scaling_setspeed")]
+
+
+def test_each_frequency_is_measured_and_set_back(tmp_path) -> None:
+    group = add_cpufreq(tmp_path)
+    before = held(group)
+    made = MadeMachine(tmp_path)
+    seen = []
+    measured = measure(
+        made.work, made.machine(), seconds=2.0, show=lambda what, done, total: seen.append((what, done, total))
+    )
+    assert held(group) == before
+    assert [round(trial.frequency_hz) for trial in measured.trials] == pytest.approx([6e8, 1e9, 1.5e9])
+    slowest = measured.trials[0]
+    assert slowest.seconds_per_sample == pytest.approx(CYCLES / 6e8)
+    assert slowest.power_w == pytest.approx(ALPHA * 6e8**3)
+    assert slowest.busy_cores == pytest.approx(2.0)
+    assert measured.trials[-1].cycles_per_sample == pytest.approx(CYCLES)
+    assert measured.idle_power_w == pytest.approx(IDLE_W)
+    assert measured.limits_hz == (6e8, 1.5e9)
+    assert not measured.notes
+    assert {what for what, _, _ in seen} >= {"warming up", "resting", "training at 1500 MHz"}
+    assert all(done <= total for _, done, total in seen)
+
+
+def test_the_profile_of_a_measurement_is_read_back(tmp_path) -> None:
+    add_cpufreq(tmp_path)
+    made = MadeMachine(tmp_path)
+    measured = measure(made.work, made.machine(), seconds=2.0, show=quiet)
+    profile, notes = profile_of(
+        measured, name="mine", title="mine", work="training", flops_per_sample=6e7, battery_j=1e5
+    )
+    assert profile.flops_per_cycle == pytest.approx(2.0)
+    assert profile.cycles(6e7) == pytest.approx(CYCLES)
+    assert [step[1] for step in profile.steps] == pytest.approx([ALPHA * f**3 for f in (6e8, 1e9, 1.5e9)])
+    assert profile.idle_power_w == pytest.approx(IDLE_W)
+    assert profile.battery_j == 1e5
+    assert len(notes) == 1
+    assert notes[0].startswith("the radio was not measured")
+    assert profile_from_dict(tomllib.loads(tomli_w.dumps(profile.to_dict())), "mine") == profile
+
+
+@pytest.mark.parametrize("stop_at", ["work", "sleep"])
+def test_ctrl_c_sets_frequencies_back(tmp_path, stop_at: str) -> None:
+    group = add_cpufreq(tmp_path)
+    before = held(group)
+    made = MadeMachine(tmp_path)
+    calls = []
+
+    def interrupted() -> int:
+        calls.append(held(group))
+        if stop_at == "work" and made.now_s > 3.0:
+            raise KeyboardInterrupt
+        return made.work()
+
+    machine = made.machine()
+    if stop_at == "sleep":
+        machine.sleep = lambda _seconds: (_ for _ in ()).throw(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        measure(interrupted, machine, seconds=2.0, show=quiet)
+    assert held(group) == before
+    assert stop_at == "sleep" or calls[-1] != before
+
+
+def test_a_governor_of_the_user_is_set_by_its_speed(tmp_path) -> None:
+    group = add_cpufreq(tmp_path, governor="userspace")
+    with Cpufreq(tmp_path).held(1e9):
+        assert held(group) == ["600000", "1500000", "1000000"]
+    assert held(group) == ["600000", "1500000", "1500000"]
+
+
+def test_the_lower_limit_is_never_above_the_upper_one(tmp_path, monkeypatch) -> None:
+    """The kernel refuses that, also while one of the two files is written."""
+    group = add_cpufreq(tmp_path)
+    write(group / "scaling_max_freq", 1_000_000)
+    real = module._write
+
+    def like_the_kernel(path, khz):
+        real(path, khz)
+        low, high = (int(text) for text in held(group)[:2])
+        assert low <= high
+
+    monkeypatch.setattr(module, "_write", like_the_kernel)
+    for step_hz in (6e8, 1.5e9):
+        with Cpufreq(tmp_path).held(step_hz):
+            assert held(group)[0] == held(group)[1] == f"{step_hz / 1e3:.0f}"
+        assert held(group)[:2] == ["600000", "1000000"]
+
+
+def test_slow_cores_are_held_within_their_limits(tmp_path) -> None:
+    slow = add_cpufreq(tmp_path, 0, steps_khz=(300_000, 800_000))
+    fast = add_cpufreq(tmp_path, 4, steps_khz=(500_000, 2_000_000))
+    cpufreq = Cpufreq(tmp_path)
+    assert cpufreq.steps_hz() == [5e8, 2e9]
+    with cpufreq.held(2e9):
+        assert held(slow)[:2] == ["800000", "800000"]
+        assert held(fast)[:2] == ["2000000", "2000000"]
+    assert held(slow)[:2] == ["300000", "800000"]
+
+
+def test_steps_without_a_list_are_even(tmp_path) -> None:
+    group = add_cpufreq(tmp_path, steps_khz=(800_000, 3_200_000))
+    (group / "scaling_available_frequencies").unlink()
+    assert Cpufreq(tmp_path).steps_hz() == [8e8, 1.6e9, 2.4e9, 3.2e9]
+
+
+def test_many_steps_are_thinned(tmp_path) -> None:
+    add_cpufreq(tmp_path, steps_khz=range(600_000, 2_600_000, 100_000))
+    made = MadeMachine(tmp_path)
+    measured = measure(made.work, made.machine(), seconds=0.1, show=quiet)
+    assert len(measured.trials) == MOST_FREQUENCIES
+    assert round(measured.trials[0].frequency_hz) == pytest.approx(6e8)
+
+
+def test_without_permission_one_frequency_is_measured(tmp_path, monkeypatch) -> None:
+    group = add_cpufreq(tmp_path)
+    before = held(group)
+
+    def refused(path, _khz):
+        raise FrequencyError(f"{path} cannot be written: Permission denied; root may set CPU frequencies.")
+
+    monkeypatch.setattr(module, "_write", refused)
+    made = MadeMachine(tmp_path)
+    measured = measure(made.work, made.machine(), seconds=1.0, show=quiet)
+    assert held(group) == before
+    assert len(measured.trials) == 1
+    assert "one frequency was measured, because none can be set" in measured.notes[0]
+    profile, notes = profile_of(measured, name="x", title="x", work="w", flops_per_sample=6e7, battery_j=None)
+    assert profile.energy_coefficient == pytest.approx(ALPHA)
+    assert (profile.frequency_min_hz, profile.frequency_max_hz) == (6e8, 1.5e9)
+    assert any("cube of the frequency" in note for note in notes)
+
+
+def test_a_file_that_cannot_be_written_is_a_sentence(tmp_path) -> None:
+    with pytest.raises(FrequencyError, match="cannot be written: Is a directory; root may set"):
+        module._write(tmp_path, 1)
+
+
+def test_a_driver_that_takes_another_value_is_noticed(tmp_path, monkeypatch) -> None:
+    group = add_cpufreq(tmp_path)
+    real = module._write
+    monkeypatch.setattr(module, "_write", lambda path, khz: real(path, khz if khz != 1_000_000 else 1_100_000))
+    made = MadeMachine(tmp_path)
+    measured = measure(made.work, made.machine(), seconds=0.5, show=quiet)
+    assert held(group)[:2] == ["600000", "1500000"]
+    assert len(measured.trials) == 2
+    assert any(note.startswith("1000 MHz was left out") and "1100000" in note for note in measured.notes)
+
+
+def test_a_cpu_that_runs_slower_than_set_is_reported(tmp_path) -> None:
+    add_cpufreq(tmp_path)
+    made = MadeMachine(tmp_path, obeys=False)
+    write(made.group() / "scaling_cur_freq", 900_000)
+    measured = measure(made.work, made.machine(), seconds=0.5, show=quiet)
+    assert any("ran at 900 MHz although 1500 MHz was set" in note for note in measured.notes)
+
+
+class Stalled:
+    def energy_j(self) -> float:
+        return 7.0
+
+
+class Backwards:
+    def __init__(self, made) -> None:
+        self.made = made
+
+    def energy_j(self) -> float:
+        return self.made.joules if self.made.now_s < 4.0 else 0.0
+
+
+class Vanishing(Backwards):
+    def energy_j(self) -> float:
+        if self.made.now_s > 1.0:
+            raise MeterError("the meter was unplugged.")
+        return self.made.joules
+
+
+class Resting(Backwards):
+    """Shows no more at work than at rest."""
+
+    def energy_j(self) -> float:
+        return 3.0 * self.made.now_s
+
+
+@pytest.mark.parametrize(
+    ("meter", "says"),
+    [
+        (lambda _made: Stalled(), "did not advance during"),
+        (Backwards, "goes backwards"),
+        (Vanishing, "unplugged"),
+        (Resting, "3 W at work and 3 W at rest"),
+    ],
+)
+def test_a_meter_that_cannot_be_used_is_said_and_the_energy_assumed(tmp_path, meter, says: str) -> None:
+    add_cpufreq(tmp_path)
+    made = MadeMachine(tmp_path)
+    measured = measure(made.work, made.machine(meter(made)), seconds=2.0, show=quiet)
+    assert measured.meter == ""
+    assert measured.idle_power_w is None
+    assert sum(says in note for note in measured.notes) == 1
+    assert measured.trials[-1].seconds_per_sample == pytest.approx(CYCLES / 1.5e9)
+    profile, notes = profile_of(measured, name="x", title="x", work="w", flops_per_sample=6e7, battery_j=None)
+    assert profile.energy_coefficient * 1.5e9**3 == pytest.approx(2 * 1.5)  # two busy cores, 1 nJ per cycle
+    assert any("assumed 1 nJ per cycle and core, so 3 W at 1500 MHz" in note for note in notes)
+    assert any("power at rest was not measured" in note for note in notes)
+
+
+def test_a_machine_without_frequencies(tmp_path) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    write(cpuinfo, "processor : 0\ncpu MHz\t\t: 2400.5\nprocessor : 1\ncpu MHz : 800\ncpu MHz : fast")
+    assert stated_hz(cpuinfo) == 2400.5e6
+    assert stated_hz(tmp_path / "none") is None
+    machine = this_machine(tmp_path, None, 1e9)
+    assert machine.frequency_hz() == 1e9
+    measured = measure(lambda: 1, Machine(None, None, 1e9, cpu_clock=lambda: 0.0), seconds=0.01, show=quiet)
+    assert measured.limits_hz == (1e9, 1e9)
+    assert any("only 0% of one core" in note for note in measured.notes)
+    with pytest.raises(ConfigError, match="--frequency"):
+        measure(lambda: 1, Machine(None, None), seconds=0.01, show=quiet)

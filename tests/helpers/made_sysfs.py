@@ -1,0 +1,45 @@
+"""A made-up tree of the kernel's files, and a machine whose clock, meter and CPU follow the work."""
+
+from pathlib import Path
+
+
+def write(path: Path, value) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{value}\n")
+
+
+def add_package(root: Path, index: int, *, energy_uj: int, range_uj: int = 262_143_328_850) -> Path:
+    """A package of RAPL, with its cores as a part."""
+    zone = root / "class" / "powercap" / f"intel-rapl:{index}"
+    write(zone / "name", f"package-{index}")
+    write(zone / "energy_uj", energy_uj)
+    write(zone / "max_energy_range_uj", range_uj)
+    part = root / "class" / "powercap" / f"intel-rapl:{index}:0"
+    write(part / "name", "core")
+    write(part / "energy_uj", 1)
+    write(part / "max_energy_range_uj", range_uj)
+    return zone
+
+
+def add_battery(root: Path, name: str = "BAT0", **files) -> Path:
+    battery = root / "class" / "power_supply" / name
+    for key, value in ({"type": "Battery", "status": "Discharging"} | files).items():
+        write(battery / key, value)
+    return battery
+
+
+def add_cpufreq(root: Path, index: int = 0, *, steps_khz=(600_000, 1_000_000, 1_500_000), governor="ondemand") -> Path:
+    group = root / "devices" / "system" / "cpu" / "cpufreq" / f"policy{index}"
+    values = {
+        "cpuinfo_min_freq": steps_khz[0],
+        "cpuinfo_max_freq": steps_khz[-1],
+        "scaling_min_freq": steps_khz[0],
+        "scaling_max_freq": steps_khz[-1],
+        "scaling_cur_freq": steps_khz[-1],
+        "scaling_available_frequencies": " ".join(map(str, steps_khz)),
+        "scaling_governor": governor,
+        "scaling_setspeed": steps_khz[-1] if governor == "userspace" else "<unsupported>",
+    }
+    for name, value in values.items():
+        write(group / name, value)
+    return group

@@ -1,0 +1,289 @@
+"""Reports are claims: what is believed, what takes the place of the rest, and that honest runs are not changed."""
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qccf.core.contracts import MAX_NUM_BITS, Statistics
+from qccf.quantization.registry import CODECS, build_codec
+from qccf.rounds import claims, uplink
+from qccf.rounds.claims import ClaimRules, Evidence, first_statistics, next_statistics, registered_sizes
+from qccf.rounds.recordings import bundled_recording
+from qccf.rounds.uplink import Upload
+from qccf.runtimes.simulator import simulate
+from qccf.settings.schema import RECORDINGS
+from support.liars import Case, bank, decided, harm, measured
+from tests.helpers.tiny import tiny_dataset, tiny_scenario
+
+RULES = ClaimRules()
+EMNIST = Path(__file__).parents[2] / "docs" / "results" / "emnist-statistics.csv"
+
+
+def honest(count: int = 5) -> Statistics:
+    ones = np.linspace(0.8, 1.2, count)
+    tables = ones[:, None] * np.geomspace(1.0, 1e-6, MAX_NUM_BITS)
+    return Statistics(100.0 * ones, ones, ones, ones, ones, ones[:, None] * np.arange(1.0, 33.0), tables)
+
+
+def with_value(statistics: Statistics, field: str, client: int, value: float) -> Statistics:
+    column = getattr(statistics, field).copy()
+    column[client] = value
+    return replace(statistics, **{field: column})
+
+
+FIELDS = ["gradient_norms_sq", "gradient_variances", "weight_ranges", "error_scales", "upload_errors", "upload_bits"]
+EVERYBODY = np.arange(5)
+NO_DOUBTS = np.zeros(5, dtype=np.int64)
+
+
+def test_medians_of_others_are_those_of_brute_force() -> None:
+    rng = np.random.default_rng(0)
+    for count in range(2, 9):
+        values = rng.integers(0, 4, (count, 3)).astype(float)  # with ties
+        lower, upper = claims.medians_of_others(values)
+        for row in range(count):
+            others = np.sort(np.delete(values, row, axis=0), axis=0)
+            np.testing.assert_array_equal(lower[row], others[(count - 2) // 2])
+            np.testing.assert_array_equal(upper[row], others[(count - 1) // 2])
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("value", [1e30, np.inf, np.nan, -1.0])
+def test_an_incredible_claim_is_replaced_by_the_last_value_or_by_the_median_of_the_others(field, value) -> None:
+    known = honest()
+    claimed = with_value(known, field, 3, value)
+    later = next_statistics(known, claimed, EVERYBODY, NO_DOUBTS, RULES)
+    for name in FIELDS:
+        np.testing.assert_array_equal(getattr(later.statistics, name), getattr(known, name))
+    assert later.doubts.tolist() == [0, 0, 0, 1, 0]
+    assert len(later.warnings) == 1
+    assert later.warnings[0].startswith("client 3 reported ")
+    assert "its last trusted value is used" in later.warnings[0]
+    first = first_statistics(claimed, np.ones(5, dtype=bool), RULES)
+    found, others = getattr(first.statistics, field), getattr(known, field)[[0, 1, 2, 4]]
+    np.testing.assert_array_equal(found[3], np.median(others, axis=0))
+    np.testing.assert_array_equal(np.delete(found, 3, axis=0), np.delete(getattr(known, field), 3, axis=0))
+    assert "the median of the others is used" in first.warnings[0]
+
+
+@pytest.mark.parametrize("subject", claims.SUBJECTS, ids=lambda one: one.name)
+def test_limits_are_exact(subject) -> None:
+    """Just inside the limit a claim is believed as it is, just outside it is not; the tolerance is a factor."""
+    known, field = honest(), subject.fields[0]
+    others = np.sort(np.delete(getattr(known, field), 3, axis=0), axis=0)
+    for rules, factor in ((RULES, 1.0), (ClaimRules(tolerance=7.0), 7.0)):
+        for share, believed in ((0.999, True), (1.001, False)):
+            value = share * factor * subject.later * others[2]
+            claimed = with_value(known, field, 3, value)
+            after = next_statistics(known, claimed, np.array([3]), NO_DOUBTS, rules)
+            assert np.array_equal(getattr(after.statistics, field)[3], getattr(claimed, field)[3]) == believed
+            value = share * factor * subject.first * others[2]
+            claimed = with_value(known, field, 3, value)
+            first = first_statistics(claimed, np.ones(5, dtype=bool), rules)
+            assert np.array_equal(getattr(first.statistics, field)[3], getattr(claimed, field)[3]) == believed
+
+
+def test_a_gradient_norm_far_below_the_others_is_not_believed() -> None:
+    known = honest()
+    for value, believed in ((1.1e-3, True), (0.7e-3, False), (0.0, False)):
+        claimed = with_value(known, "gradient_norms_sq", 0, value)
+        after = next_statistics(known, claimed, EVERYBODY, NO_DOUBTS, RULES).statistics.gradient_norms_sq[0]
+        assert after == (value if believed else 0.8)
+
+
+def test_one_liar_among_three_does_not_make_an_honest_claim_look_wrong() -> None:
+    """The others of an honest client are one honest client and the liar."""
+    known = honest(3)
+    for lie in (0.0, 1e30):
+        claimed = with_value(known, "gradient_norms_sq", 1, lie)
+        first = first_statistics(claimed, np.ones(3, dtype=bool), RULES).statistics.gradient_norms_sq
+        after = next_statistics(known, claimed, np.arange(3), NO_DOUBTS[:3], RULES).statistics.gradient_norms_sq
+        assert first[[0, 2]].tolist() == after[[0, 2]].tolist() == [0.8, 1.2]
+        assert after[1] == known.gradient_norms_sq[1]
+
+
+def test_what_reports_now_counts_as_much_as_what_was_reported_long_ago() -> None:
+    """Gradients of a large federation fall while most clients sit out: a hundred of a thousand report."""
+    known = replace(honest(1000), gradient_norms_sq=np.ones(1000), error_scales=np.ones(1000))
+    reports = np.arange(100)
+    claimed = replace(known, gradient_norms_sq=np.where(np.arange(1000) < 100, 1e-4, 1.0))
+    after = next_statistics(known, claimed, reports, np.zeros(1000, dtype=np.int64), RULES)
+    np.testing.assert_array_equal(after.statistics.gradient_norms_sq, claimed.gradient_norms_sq)
+    assert not after.warnings
+
+
+def test_high_claims_must_agree_with_the_upload() -> None:
+    known = honest()
+    claimed = with_value(with_value(known, "error_scales", 3, 9.0), "weight_ranges", 3, 9.0)
+    asked = []
+
+    def examine(client: int) -> Evidence:
+        asked.append(client)
+        return Evidence(weight_range=8.0, error_scale=1.1)
+
+    after = next_statistics(known, claimed, EVERYBODY, NO_DOUBTS, RULES, examine)
+    assert asked == [3], "only what is high among the others is examined, and once"
+    assert after.statistics.weight_ranges[3] == 9.0
+    assert after.statistics.error_scales[3] == known.error_scales[3]
+    np.testing.assert_array_equal(after.statistics.upload_errors, known.upload_errors)
+    sizes = known.upload_bits.copy()
+    sizes[3] *= 5.0
+    for true_size, believed in ((5.0 * 4 * 1.1 / 2.0, False), (5.0 * 4 * 1.1, True)):
+        after = next_statistics(
+            known, replace(known, upload_bits=sizes), EVERYBODY, NO_DOUBTS, RULES,
+            lambda _, size=true_size: Evidence(num_bits=4, size_bits=size * 0.9),
+        )  # fmt: skip
+        assert np.array_equal(after.statistics.upload_bits, sizes) == believed
+
+
+@pytest.mark.parametrize("name", CODECS)
+@pytest.mark.parametrize("num_bits", [1, 3, 8])
+def test_an_upload_confirms_what_an_honest_client_says_of_it(name: str, num_bits: int) -> None:
+    rng = np.random.default_rng(0)
+    codec, received = build_codec(name, 3000, [2000, 1000]), rng.normal(0.0, 0.1, 3000).astype(np.float32)
+    vector = (0.01 * rng.standard_t(3, 3000)).astype(np.float32)
+    model = vector + received if codec.relative else vector
+    payload, forecast = codec.encode(vector, num_bits, 7), codec.forecast(vector)
+    upload = Upload(payload, float(codec.size_bits(payload)), None, forecast)
+    for one in (upload, replace(upload, payload=codec.decode(payload, num_bits))):
+        found = uplink.examined(codec, one, num_bits, received, 3000)
+        assert forecast.error_scale <= 1.1 * found.error_scale
+        assert found.num_bits == num_bits
+        assert found.size_bits == codec.size_bits(payload)
+        if num_bits == 8:
+            assert found.weight_range == pytest.approx(np.abs(model).max(), rel=0.05)
+    raw = uplink.examined(codec, replace(upload, payload=model), uplink.RAW, received, 3000)
+    assert raw == Evidence(weight_range=float(np.abs(model).max()))
+    assert uplink.examined(codec, replace(upload, payload=None), num_bits, None, 3000).error_scale is None
+
+
+def test_a_client_that_lies_again_and_again_is_distrusted_until_it_is_believed_again() -> None:
+    known, doubts, said = honest(), NO_DOUBTS, []
+    lie = with_value(known, "error_scales", 3, 1e9)
+    others = [0, 1, 2, 4]
+    for _ in range(8):
+        moved = replace(lie, gradient_norms_sq=1.1 * lie.gradient_norms_sq)
+        after = next_statistics(known, moved, EVERYBODY, doubts, RULES)
+        known, doubts = after.statistics, after.doubts
+        said.append(len(after.warnings))
+    assert doubts.tolist() == [0, 0, 0, claims.MOST_DOUBTS, 0]
+    assert said == [1, 1, 2, 0, 0, 0, 0, 0], "each lie, then the distrust, then nothing"
+    assert known.gradient_norms_sq[3] == np.median(known.gradient_norms_sq[others])
+    told = []
+    for _ in range(4):
+        after = next_statistics(known, honest(), EVERYBODY, doubts, RULES)
+        known, doubts = after.statistics, after.doubts
+        told += after.warnings
+    assert told == ["client 3 is trusted again."]
+    assert known.gradient_norms_sq[3] == honest().gradient_norms_sq[3]
+
+
+def test_who_has_not_reported_starts_with_the_median_of_the_others() -> None:
+    reported = np.array([True, False, True, True, False])
+    blank = replace(honest(), error_scales=np.where(reported, honest().error_scales, 0.0))
+    found = first_statistics(blank, reported, RULES).statistics
+    assert found.error_scales[1] == found.error_scales[4] == np.median(honest().error_scales[reported])
+
+
+def test_a_loss_far_beyond_the_others_is_ignored() -> None:
+    losses = np.array([1.0, 2.0, 150.0, np.nan, 3.0])
+    assert claims.believed_losses(losses, RULES)[0].tolist()[:3] == [1.0, 2.0, 150.0]
+    for lie in (1e30, -1e30, 201.0):
+        believed, said = claims.believed_losses(np.array([1.0, 2.0, lie, np.nan, 1.5]), RULES)
+        np.testing.assert_array_equal(believed, [1.0, 2.0, np.nan, np.nan, 1.5])
+        assert len(said) == 1
+    assert np.array_equal(claims.believed_losses(np.array([1.0, 1e30]), RULES)[0], [1.0, 1e30])
+
+
+def test_a_dataset_size_is_limited_by_the_others_or_announced() -> None:
+    stated = {0: 100, 1: 1600, 2: 90, 3: 110}
+    sizes, said = registered_sizes(stated, 5, RULES)
+    assert sizes.tolist() == [100.0, 400.0, 90.0, 110.0, 105.0]
+    assert len(said) == 1
+    assert "client 1 states 1600 samples, and the limit is 400" in said[0]
+    assert registered_sizes(stated, 5, ClaimRules(most_times_median=16.0))[0][1] == 1600.0
+    announced = ClaimRules(dataset_sizes=(100, 120, 90, 110, 70))
+    sizes, said = registered_sizes(stated, 5, announced)
+    assert sizes.tolist() == [100.0, 120.0, 90.0, 110.0, 70.0]
+    assert said == ["client 1 states 1600 samples, and claims.dataset_sizes announces 120, which is used."]
+    assert registered_sizes({0: 5, 1: 10**9}, 2, RULES)[0].tolist() == [5.0, 1e9], "two cannot tell who lies"
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_recorded_clients_are_believed(name: str) -> None:
+    """Of all that honest clients of four trainings reported, with every codec, nothing is even near a limit."""
+    recording = bundled_recording(name)
+    for tables in recording.codecs.values():
+        known = None
+        for n in range(len(recording.rounds)):
+            series = {key: recording.series[key][n] for key in recording.series}
+            bits = tables.bits_per_parameter
+            claimed = Statistics(
+                np.ones(recording.num_clients), series["gradient_norm_sq"], series["gradient_variance"],
+                series["weight_range"], tables.error_scales[n], None if bits is None else bits[n], tables.errors[n],
+            )  # fmt: skip
+            strict = ClaimRules(tolerance=0.25)
+            everybody = np.arange(recording.num_clients)
+            if known is None:
+                assert not first_statistics(claimed, np.ones(recording.num_clients, dtype=bool), strict).warnings
+            else:
+                assert not next_statistics(known, claimed, everybody, 0 * everybody, strict).warnings
+            _, said = claims.believed_losses(series["loss"], strict)
+            assert not said
+            known = claimed
+
+
+def test_clients_of_emnist_are_believed() -> None:
+    with EMNIST.open() as file:
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    table = {name: np.array([float(row[name]) for row in rows]).reshape(-1, 10) for name in rows[0]}
+    known = None
+    for n in range(len(table["round"])):
+        claimed = Statistics(
+            np.ones(10), table["gradient_norm_sq"][n], table["gradient_variance"][n], table["weight_range"][n]
+        )
+        if known is not None:
+            verdict = next_statistics(known, claimed, np.arange(10), np.zeros(10, dtype=np.int64), ClaimRules(0.5))
+            assert not verdict.warnings
+        known = claimed
+
+
+def test_an_honest_run_is_the_same_bit_for_bit_without_any_limit() -> None:
+    """A tolerance of 10^12 believes everything, so the runs differ only in what is checked."""
+    for form in ("scale-free", "paper"):
+        settings = ["codec.name=update+entropy", f"control.form={form}", "radio.num_channels=4"]
+        runs = [
+            simulate(tiny_scenario(*settings, *more), dataset=tiny_dataset())
+            for more in ([], ["claims.tolerance=1e12"])
+        ]
+        for name, column in runs[0].client_columns.items():
+            np.testing.assert_array_equal(column, runs[1].client_columns[name], err_msg=name)
+        assert runs[0].weights.tobytes() == runs[1].weights.tobytes()
+
+
+def test_the_bank_of_lies_has_all_cases() -> None:
+    cases = bank()
+    assert len(cases) == len(set(map(str, cases))) > 600
+    assert {case.liars for case in cases} == {"1 of 3", "1 of 10", "2 of 10"}
+
+
+@pytest.mark.parametrize("case", bank()[7::41], ids=str)
+def test_liars_change_no_more_than_their_share(case: Case) -> None:
+    """Some of the bank; `python -m benchmarks.faults --only reports` takes all of it."""
+    assert not harm(case, measured(case))
+
+
+@pytest.mark.parametrize(("form", "often"), [("scale-free", "always"), ("paper", "once")])
+def test_the_bank_sees_what_a_lie_does_where_reports_are_believed(
+    form: str, often: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case("error_scale", "1e30", often, "1 of 3", form)
+    assert not harm(case, measured(case))
+    monkeypatch.setattr("support.liars.claim_rules", lambda _: ClaimRules(1e40, 1e40))
+    monkeypatch.setattr("qccf.rounds.setup.claim_rules", lambda _: ClaimRules(1e40, 1e40))
+    decided.cache_clear()
+    assert harm(case, measured(case))
+    decided.cache_clear()
