@@ -8,12 +8,17 @@ from qccf.core.streams import stream
 from qccf.flower import client_app, server_app
 from qccf.learning.aggregation.registry import AGGREGATION_RULES
 from qccf.learning.server.registry import SERVER_OPTIMIZERS
+from qccf.rounds.ledger import MEASURED
 from qccf.rounds.run_folder import read_run
 from qccf.runtimes.flower import mod
 from qccf.runtimes.flower import run_config as configs
 from qccf.runtimes.simulator import simulate
 from tests.helpers.loop_grid import LoopGrid
 from tests.helpers.tiny import SETTINGS, tiny_dataset, tiny_scenario
+
+
+OTHER = {"header", "checksum", "rounds/test_accuracy", "rounds/test_loss", *(f"clients/{name}" for name in MEASURED)}
+"""What is not the same: when a model is evaluated, and what clients measure."""
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +63,7 @@ def test_same_decisions_same_model(policy: str, codec: str, form: str, solver: s
     grid = federate(tmp_path / "flower", *settings)
     checkpoints = [sorted((tmp_path / kind / "checkpoints").iterdir())[-1] for kind in ("simulated", "flower")]
     ours, theirs = (np.load(path, allow_pickle=False) for path in checkpoints)
-    for name in sorted(set(ours.files) - {"header", "checksum", "rounds/test_accuracy", "rounds/test_loss"}):
+    for name in sorted(set(ours.files) - OTHER):
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
     assert simulated.clients["participated"].sum() > 8
     worked = [client for client, message in grid.sent if message.metadata.group_id.startswith("train")]
@@ -72,7 +77,7 @@ def test_estimates_of_a_changing_cell_are_the_same(tmp_path) -> None:
     federate(tmp_path / "flower", *settings)
     checkpoints = [sorted((tmp_path / kind / "checkpoints").iterdir())[-1] for kind in ("simulated", "flower")]
     ours, theirs = (np.load(path, allow_pickle=False) for path in checkpoints)
-    for name in sorted(set(ours.files) - {"header", "checksum", "rounds/test_accuracy", "rounds/test_loss"}):
+    for name in sorted(set(ours.files) - OTHER):
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
     assert 0 < simulated.clients["arrived"].sum() < simulated.clients["participated"].sum()
 
@@ -111,7 +116,7 @@ def test_a_model_with_buffers_and_dropout_is_the_same_to_the_bit(policy: str, co
     federate(tmp_path / "flower", *settings)
     checkpoints = [sorted((tmp_path / kind / "checkpoints").iterdir())[-1] for kind in ("simulated", "flower")]
     ours, theirs = (np.load(path, allow_pickle=False) for path in checkpoints)
-    for name in sorted(set(ours.files) - {"header", "checksum", "rounds/test_accuracy", "rounds/test_loss"}):
+    for name in sorted(set(ours.files) - OTHER):
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
     assert simulated.clients["arrived"].sum() > 5
     assert len(theirs["weights"]) == simulated.scenario.learning.num_parameters + 32
