@@ -67,6 +67,7 @@ RULES = (
     Rule(r"^export ", "never", why="the programs are found without it"),
     Rule(r"benchmarks\.|benchmarks/growth", "never", why="measures for minutes; its results are recorded"),
     Rule(r"^make docs", "slow"),
+    Rule(r"^qccf device measure", "never", why="measures for seconds what this machine takes; tests use a made-up one"),
     Rule(r"^qccf serve", "never", why="runs until it is stopped; tests start it"),
     Rule(r"examples/service_client", "never", why="needs a running service; a test runs it against one"),
     Rule(r"^qccf plan paper-table", "quick", status=2),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from qccf.control import scale_free_form
+from qccf.control.bound import error_and_budget
 from qccf.control.scale_free import ScaleFreeProblem, serve
 from qccf.control.scale_free_form import (
     LEAST_PRICE,
@@ -16,7 +17,6 @@ from qccf.control.scale_free_form import (
     ScaleFreeForm,
     _balanced_price,
     _error,
-    error_and_budget,
 )
 from qccf.control.turns import most_bits_in_time, whose_turn
 from qccf.core.contracts import MAX_NUM_BITS, Decision, Observation, Outcome, Statistics, Targets

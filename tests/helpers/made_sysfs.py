@@ -5,7 +5,9 @@ from pathlib import Path
 
 def write(path: Path, value) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{value}\n")
+    whole = path.with_suffix(".new")  # a reader never finds half of it, as in sysfs
+    whole.write_text(f"{value}\n")
+    whole.replace(path)
 
 
 def add_package(root: Path, index: int, *, energy_uj: int, range_uj: int = 262_143_328_850) -> Path:

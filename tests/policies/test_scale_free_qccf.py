@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qccf.control.scale_free_form import error_and_budget
+from qccf.control.bound import error_and_budget
 from qccf.control.turns import usable_pairs
 from qccf.core.contracts import MAX_NUM_BITS, Decision, Observation, PolicyState, Statistics
 from qccf.core.errors import PolicyError

@@ -5,7 +5,7 @@ Paper: Section III, Theorem 3, and constraints C6 and C7.
 
 import numpy as np
 
-from qccf.core.contracts import BoolArray, Constants, FloatArray, IntArray, Statistics
+from qccf.core.contracts import BoolArray, Constants, FloatArray, IntArray, Statistics, Targets
 from qccf.core.errors import ConfigError
 from qccf.quantization.costs import error_bounds, expected_errors
 
@@ -74,3 +74,10 @@ def aggregate_error(arrived: BoolArray, num_bits: IntArray, statistics: Statisti
     rows = np.flatnonzero(arrived)
     errors = expected_errors(statistics, constants)[rows, num_bits[rows] - 1]
     return float(np.sum(np.square(aggregation_weights(arrived, statistics.dataset_sizes)[rows]) * errors))
+
+
+def error_and_budget(targets: Targets, on: BoolArray, dataset_sizes: FloatArray) -> tuple[float, float]:
+    """The expected squared error of the aggregate of these clients, and its budget."""
+    weights_sq = np.square(dataset_sizes[on] / dataset_sizes[on].sum())
+    least = targets.slack * float(weights_sq @ targets.least_errors[on])
+    return float(weights_sq @ targets.errors[on]), max(least, targets.tolerated_error)

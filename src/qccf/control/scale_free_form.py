@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from qccf.control.bound import error_and_budget
 from qccf.control.matching import match_everyone
 from qccf.control.scale_free import ScaleFreeProblem, serve
 from qccf.control.turns import Turns, most_bits_in_time, usable_pairs, whose_turn
 from qccf.core.contracts import (
     MAX_NUM_BITS,
-    BoolArray,
     Certificate,
     Constants,
     Decision,
@@ -216,13 +216,6 @@ def _least_errors(part: Observation, constants: Constants, errors: FloatArray) -
     matched = match_everyone(np.where(usable, weights_sq[:, None] * at_most, np.inf))
     assert matched is not None, "these clients were matched before"
     return at_most[rows, matched[1]], matched[1]
-
-
-def error_and_budget(targets: Targets, on: BoolArray, dataset_sizes: FloatArray) -> tuple[float, float]:
-    """The expected squared error of the aggregate of these clients, and its budget."""
-    weights_sq = np.square(dataset_sizes[on] / dataset_sizes[on].sum())
-    least = targets.slack * float(weights_sq @ targets.least_errors[on])
-    return float(weights_sq @ targets.errors[on]), max(least, targets.tolerated_error)
 
 
 def _balanced_price(energy: FloatArray, ratios: FloatArray, goal: float) -> float:

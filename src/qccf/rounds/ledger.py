@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qccf.control.bound import aggregate_error
-from qccf.control.scale_free_form import error_and_budget
+from qccf.control.bound import aggregate_error, error_and_budget
 from qccf.core.contracts import (
     BoolArray,
     Constants,

@@ -73,7 +73,7 @@ ALTERNATIVES = {"learning": ("local_updates", "batch_size")}
 PLUGINS = (
     "policy.name", "codec.name", "data.dataset", "data.fallbacks", "data.transform", "learning.model", "learning.loss",
     "learning.optimizer", "cell.path_loss", "radio.rate", "radio.trace_form", "server.optimizer",
-    "aggregation.rule", "attack.kind",
+    "aggregation.rule", "attack.kind", "radio.power",
 )  # fmt: skip
 """Settings that may name a user's own entry."""
 

@@ -14,8 +14,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from qccf.control import bound
+from qccf.control.bound import error_and_budget
 from qccf.control.problem import RoundProblem
-from qccf.control.scale_free_form import MOST_DEBT, error_and_budget
+from qccf.control.scale_free_form import MOST_DEBT
 from qccf.control.solve import Inner, Solver, solve_round
 from qccf.core.contracts import (
     MAX_NUM_BITS,

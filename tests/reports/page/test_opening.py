@@ -139,7 +139,7 @@ def test_labels_say_what_was_run() -> None:
     small = replace(run, scenario=run.scenario.replaced(data={"dataset_size_mean": 200.0, "dataset_size_std": 50.0}))
     page = build_report([small], [], Manifest()).page
     assert "EMNIST, β = 50, V = 100" in page
-    assert "scaled" not in page
+    assert "scaled" not in page.replace("scaled_update", "")
     assert "β = 50 of 200 samples is in proportion the paper's β = 300 of 1200." in page
     assert page.index("in proportion") > page.index('id="settings"')
 

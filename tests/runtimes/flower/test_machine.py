@@ -1,11 +1,13 @@
 """What training takes on a node: seconds, joules, and a CPU frequency that is set back."""
 
 import math
+import threading
 import time
 
 import numpy as np
 import pytest
 
+from qccf.devices.meters.protocol import CheckedMeter
 from qccf.runtimes.flower.machine import measured
 from tests.helpers.made_sysfs import add_cpufreq, add_package, write
 from tests.helpers.own_federation import ROUNDS, federation, first_arrays
@@ -24,13 +26,27 @@ def test_seconds_and_joules_of_a_block(tmp_path) -> None:
     assert 0.05 <= taken.seconds < 5.0
 
 
-def test_a_counter_that_starts_again_twice_is_followed(tmp_path) -> None:
+def test_a_counter_that_starts_again_twice_is_followed(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By hand: from 0 to 900 000, over the end to 100 000, to 900 000 and over the end to 0: 2.000002 J."""
+    reads, read = threading.Semaphore(0), CheckedMeter.energy_j
+
+    def counted(meter: CheckedMeter) -> float:
+        joules = read(meter)
+        reads.release()
+        return joules
+
+    def wait_for_reads(count: int) -> None:
+        while reads.acquire(blocking=False):
+            pass
+        for _ in range(count):  # the first may have begun before
+            reads.acquire()
+
+    monkeypatch.setattr(CheckedMeter, "energy_j", counted)
     zone = add_package(tmp_path, 0, energy_uj=0, range_uj=1_000_000)
     with measured({}, 0.0, tmp_path) as taken:
         for count in (900_000, 100_000, 900_000, 0):
             write(zone / "energy_uj", count)
-            time.sleep(0.5)
+            wait_for_reads(2)
     assert taken.joules == pytest.approx(2.000002)
 
 

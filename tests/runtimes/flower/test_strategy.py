@@ -196,7 +196,10 @@ class CountingCodec(EntropyCodec):
 
 
 def test_an_upload_is_decoded_once_unless_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With room for one decoded vector, the other four are decoded again, and the model is the same bit for bit."""
+    """With room for one decoded vector the other four are decoded again, for their length and for the mean.
+
+    The model is the same bit for bit.
+    """
     counts, models = [], []
     for room in (5, 1):
         monkeypatch.setattr(strategy_module, "DECODED_BYTES", 4 * 650 * room)
@@ -207,7 +210,7 @@ def test_an_upload_is_decoded_once_unless_memory_is_short(monkeypatch: pytest.Mo
         assert strategy.ledger.last["arrived"] == 5
         counts.append(CountingCodec.decoded)
         models.append(strategy.weights)
-    assert counts == [5, 5 + 4]
+    assert counts == [5, 5 + 4 + 4]
     np.testing.assert_array_equal(*models)
 
 
