@@ -13,7 +13,6 @@ from qccf.runtimes.simulator import simulate
 from tests.helpers.loop_grid import LoopGrid
 from tests.helpers.tiny import SETTINGS, tiny_dataset, tiny_scenario
 
-
 OTHER = {"header", "checksum", "rounds/test_accuracy", "rounds/test_loss", *(f"clients/{name}" for name in MEASURED)}
 """What is not the same: when a model is evaluated, and what clients measure."""
 
