@@ -25,6 +25,8 @@ from qccf.settings.loading import load_scenario
 
 RECORD = Path("docs/results/rankings.json")
 DIGITS = 5
+BESIDE = 0.12
+"""Distance of the points of one cell from each other in the figure."""
 
 CELLS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "the paper's model": ("femnist", {}),
@@ -120,22 +122,24 @@ def fairness(record: Record) -> list[str]:
 
 
 def figure(record: Record) -> Chart:
-    """Energy per upload against the default, by cell: policies left, codecs right."""
+    """Energy per upload against the default, by cell: policies above, codecs below."""
     cells = [cell for cell in CELLS if cell in record]
     panels = []
-    for title, names, labels in groups():
+    for group, (title, names, labels) in enumerate(groups()):
         series = []
         for place, (name, label) in enumerate(zip(names[1:], labels[1:], strict=True)):
             found = [ratios(record, cell, name, names[0]) for cell in cells]
             known = [(k, one) for k, one in enumerate(found) if one.count]
-            points = [k for k, _ in known], [one for _, one in known]
-            style = Style(PALETTE[place + 1], MARKERS[place + 1])
+            aside = BESIDE * (place - 0.5 * (len(names) - 2))
+            points = [k + aside for k, _ in known], [one for _, one in known]
+            colour = (place + group * (len(POLICIES) - 1)) % len(PALETTE)
+            style = Style(PALETTE[colour], MARKERS[colour % len(MARKERS)])
             series.append(estimated(label, *points, style, "points", limits=(1e-3, float("inf"))))
         panels.append(
             Panel(title, "", f"energy per upload / {labels[0]}", tuple(series), y_log=True, categories=tuple(cells))
         )
     caption = f"Decisions alone. {INTERVALS}."
-    return Chart("rankings", "Who spends how much, by devices and radio", caption, tuple(panels), 2, (12.0, 4.5))
+    return Chart("rankings", "Who spends how much, by devices and radio", caption, tuple(panels), 1, (8.5, 3.2))
 
 
 def groups() -> list[tuple[str, list[str], list[str]]]:
