@@ -106,12 +106,15 @@ def exchange(grid: Grid, messages: Sequence[Message], *, timeout_s: float) -> li
     pulls = Pulls(grid)
     pulls.add(asked)
     try:
-        while len(replies) < len(asked) and (left_s := end - time.monotonic()) > 0.0:
-            reply = pulls.take(min(left_s, SILENCE_S))
+        while len(replies) < len(asked):
+            left_s = end - time.monotonic()
+            reply = pulls.take(min(left_s, SILENCE_S))  # also what has come already when the time is over
             if reply is not None:
                 replies.append(reply)
             elif left_s > SILENCE_S:
                 online_nodes(grid)
+            else:
+                break
     finally:
         pulls.close()
     return replies
