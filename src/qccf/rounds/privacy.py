@@ -7,15 +7,17 @@ optimizer and every decision are post-processing. `docs/privacy.md` says against
 
 import math
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from qccf.core.contracts import FloatArray
 from qccf.core.errors import ConfigError
 from qccf.learning.results import Flat, LocalResult, LocalStatistics
-from qccf.rounds.ledger import Columns
-from qccf.settings.schema import Scenario
+
+if TYPE_CHECKING:
+    from qccf.rounds.ledger import Columns
+    from qccf.settings.schema import Scenario
 
 SENSITIVITY = 2.0
 """Two clipped changes differ by at most 2·C: the relation is that a client's samples are replaced by any others."""
@@ -43,7 +45,7 @@ class Privacy:
         return asdict(self)
 
 
-def client_privacy(scenario: Scenario, dataset_size: float) -> Privacy | None:
+def client_privacy(scenario: "Scenario", dataset_size: float) -> Privacy | None:
     """What a client with this many samples is told; None where privacy is off."""
     section, learning = scenario.privacy, scenario.learning
     if section.clip_norm == 0.0:
@@ -73,7 +75,7 @@ def privatised(result: LocalResult, received: Flat, privacy: Privacy | None, rng
     return replace(result, weights=weights, statistics=statistics)
 
 
-def check_privacy(scenario: Scenario) -> None:
+def check_privacy(scenario: "Scenario") -> None:
     """Refuse a run whose ε could not be stated, before anything is computed."""
     if scenario.privacy.clip_norm == 0.0:
         return
@@ -85,7 +87,7 @@ def check_privacy(scenario: Scenario) -> None:
     _epsilon_of_gaussian(1.0, scenario.privacy.delta)
 
 
-def privacy_summary(scenario: Scenario, clients: Columns) -> dict[str, Any]:
+def privacy_summary(scenario: "Scenario", clients: "Columns") -> dict[str, Any]:
     """ε of a run at its δ: against the server, and against those who see only the models.
 
     None where there is no finite ε, or where it is not proved; `epsilon_models_unknown` then says why.
@@ -121,7 +123,7 @@ def privacy_sentence(summary: dict[str, Any]) -> str:
     )
 
 
-def unknown_for_models(scenario: Scenario) -> str:
+def unknown_for_models(scenario: "Scenario") -> str:
     """Why no ε against those who see only the models is stated: they depend on more than noisy sums. Empty if it is."""
     rule = scenario.aggregation
     if rule.rule != "mean" or rule.mean.most_norm > 0.0:
@@ -135,7 +137,7 @@ def unknown_for_models(scenario: Scenario) -> str:
     return ""
 
 
-def epsilon(scenario: Scenario, squared_signal: float) -> float | None:
+def epsilon(scenario: "Scenario", squared_signal: float) -> float | None:
     """ε of normal mechanisms in a row, of which `squared_signal` is the sum of (sensitivity/deviation)².
 
     Together they are one normal mechanism with this sum, also if each depends on the ones before. None without noise.
@@ -145,7 +147,7 @@ def epsilon(scenario: Scenario, squared_signal: float) -> float | None:
     return _epsilon_of_gaussian(1.0 / math.sqrt(squared_signal), scenario.privacy.delta) if squared_signal else 0.0
 
 
-def _squared_signal(scenario: Scenario, sizes: FloatArray) -> float:
+def _squared_signal(scenario: "Scenario", sizes: FloatArray) -> float:
     """(sensitivity/deviation)² of the mean of a round: the largest weight counts for the one, all for the other."""
     weights = sizes / sizes.sum()
     deviation = scenario.privacy.noise_multiplier * math.sqrt(float(np.square(weights).sum()))
