@@ -67,6 +67,8 @@ RULES = (
     Rule(r"^export ", "never", why="the programs are found without it"),
     Rule(r"benchmarks\.|benchmarks/growth", "never", why="measures for minutes; its results are recorded"),
     Rule(r"^make docs", "slow"),
+    Rule(r"devices\.profile=my-laptop\.toml", "never", why="needs the file that `qccf device measure` writes"),
+    Rule(r"sudo ", "never", why="asks for the rights of root"),
     Rule(r"^qccf device measure", "never", why="measures for seconds what this machine takes; tests use a made-up one"),
     Rule(r"^qccf serve", "never", why="runs until it is stopped; tests start it"),
     Rule(r"examples/service_client", "never", why="needs a running service; a test runs it against one"),
