@@ -24,17 +24,23 @@ class MeanOptions:
     """The weighted mean."""
 
     most_norm: float = option(
-        6.0, "a longer change is clipped to this many times the length that is usual; 0 clips nothing", ge=0, le=1e6
+        4.0,
+        "a change longer than this many times the usual length is clipped to the usual; 0 clips nothing",
+        ge=0,
+        le=1e6,
     )
 
 
 class Mean:
-    """Σ w_i·min(1, ℓ_i/‖Δ_i‖)·Δ_i with w_i the client's share of the data.
+    """Σ w_i·f_i·Δ_i with w_i the client's share of the data; f_i = 1 where ‖Δ_i‖ ≤ c·ℓ_i, else ℓ_i/‖Δ_i‖.
 
-    ℓ_i² = c²·(S² + E(q_i)). E(q) is the median over clients of the squared error that they forecast for q bits: coarse
+    A change that is too long is clipped to the usual length ℓ_i and not to the limit c·ℓ_i: one attacker among ten
+    that counts four times as much as an honest client can turn the sum around, and one that counts once cannot.
+
+    ℓ_i² = S² + E(q_i). E(q) is the median over clients of the squared error that they forecast for q bits: coarse
     uploads are longer because of their noise. S² is the median over clients of ‖Δ_j‖² − E(q_j), at least 0.1·‖Δ_j‖², at
     each client's last arrival, so that each has one vote, also in rounds in which few arrive. Where nobody is longer
-    than ℓ_i the result is the plain mean to the bit. Buffers have lengths and limits of their own, without E.
+    than c·ℓ_i the result is the plain mean to the bit. Buffers have lengths and limits of their own, without E.
 
     State: the last vote of each client for S², and the squared length of its buffers; NaN before its first arrival.
     """
@@ -68,9 +74,10 @@ class Mean:
         """What remains of each change; 1 where too few lengths are known, or the usual one is 0."""
         known = votes[np.isfinite(votes)]
         usual_sq = float(np.median(known)) if len(known) >= LEAST_KNOWN else np.inf
-        limits = self.options.most_norm * np.sqrt(usual_sq + noise)
+        usual = np.sqrt(usual_sq + noise)
+        limits = self.options.most_norm * usual
         long = (limits > 0.0) & (lengths > limits)
-        return np.where(long, limits / np.where(long, lengths, 1.0), 1.0)
+        return np.where(long, np.minimum(usual, limits) / np.where(long, lengths, 1.0), 1.0)
 
     def _combined(
         self, updates: Updates, factors: FloatArray, buffer_factors: FloatArray, lengths: FloatArray | None = None
