@@ -1,6 +1,7 @@
 """How long are the updates of honest clients, as a multiple of the usual length that clipping compares them with?
 
-The default of `aggregation.mean.most_norm` must lie above the longest, so that clipping changes nothing in honest runs.
+The default of `aggregation.mean.most_norm` must lie above the longest, and half of it above the longest three in a row
+of one client, so that clipping changes nothing in honest runs.
 Federations without attackers are trained with each codec and with few, many and adaptive bits; clipping is off.
 
 Run: python -m benchmarks.honest_updates [--rounds 12] [--seeds 0,1] [--codecs A,B] [--data-dir DIR]
@@ -14,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from qccf.core.contracts import FloatArray
-from qccf.learning.aggregation.mean import Mean, MeanOptions
+from qccf.learning.aggregation.mean import LASTING, Mean, MeanOptions
+from qccf.learning.aggregation.protocol import AggregationState, Combined, Updates
 from qccf.learning.datasets import data_folder
 from qccf.runtimes.simulator import simulate
 from qccf.settings.loading import load_scenario
@@ -50,8 +52,8 @@ BITS: Mapping[str, Changes] = {
     **{f"{bits}": {"policy.name": "fixed-bits", "fixed_bits.bits": bits} for bits in (1, 2, 8)},
 }
 
-longest: list[float] = []
-"""The longest update of each round of the run that is going on."""
+seen: list[tuple[list[int], FloatArray]] = []
+"""Clients and lengths, in usual lengths, of each round of the run that is going on."""
 
 
 class Watched(Mean):
@@ -60,15 +62,27 @@ class Watched(Mean):
     Options = MeanOptions
     section = "options"
 
-    def _factors(self, lengths: FloatArray, votes: FloatArray, noise: FloatArray) -> FloatArray:
-        shrunk = super()._factors(lengths, votes, noise)  # with a tiny limit, usual length · limit / length
-        if (shrunk < 1.0).any():
-            longest.append(float((self.options.most_norm / shrunk[shrunk < 1.0]).max()))
-        return np.ones_like(lengths)
+    def combine(self, state: AggregationState, updates: Updates) -> tuple[Combined, AggregationState]:
+        made, after = super().combine(state, updates)
+        if (made.kept < 1.0).all():  # the limit is tiny, so what remains is limit · usual length / length
+            seen.append((list(updates.clients), self.options.most_norm / made.kept))
+        ones = np.ones(len(updates.clients))
+        return self._combined(updates, ones, ones), after
 
 
-def measured(preset: str, changes: Changes, *, rounds: int, data_dir: Path) -> float:
-    longest.clear()
+def longest() -> tuple[float, float]:
+    """The longest update, and the longest of which a client made three in a row."""
+    by_client: dict[int, list[float]] = {}
+    for clients, lengths in seen:
+        for client, length in zip(clients, lengths, strict=True):
+            by_client.setdefault(client, []).append(float(length))
+    single = max(max(mine) for mine in by_client.values())
+    lasting = [min(mine[k : k + LASTING]) for mine in by_client.values() for k in range(len(mine) - LASTING + 1)]
+    return single, max(lasting)
+
+
+def measured(preset: str, changes: Changes, *, rounds: int, data_dir: Path) -> tuple[float, float]:
+    seen.clear()
     common = {
         "aggregation.rule": "benchmarks.honest_updates:Watched",
         "aggregation.options": {"most_norm": 1e-9},
@@ -77,7 +91,7 @@ def measured(preset: str, changes: Changes, *, rounds: int, data_dir: Path) -> f
         "execution.workers": 1,
     }
     simulate(load_scenario(preset, {**changes, **common}), data_dir=data_dir)
-    return max(longest)
+    return longest()
 
 
 def main() -> int:
@@ -88,7 +102,7 @@ def main() -> int:
     parser.add_argument("--data-dir", type=Path)
     options = parser.parse_args()
     seeds, data_dir = [int(seed) for seed in options.seeds.split(",")], data_folder(options.data_dir)
-    print(f"longest update, in usual lengths, over {options.rounds} rounds and seeds {options.seeds}")
+    print(f"longest update / longest three in a row, in usual lengths: {options.rounds} rounds, seeds {options.seeds}")
     print(f"| federation | codec | {' | '.join(f'bits: {bits}' for bits in BITS)} |\n|---|---{'|---' * len(BITS)}|")
     for name, (preset, changes) in FEDERATIONS.items():
         for codec in options.codecs.split(","):
@@ -106,7 +120,7 @@ def main() -> int:
                     )
                     for seed in seeds
                 ]
-                cells.append(f"{max(values):.2f}")
+                cells.append(" / ".join(f"{max(one):.2f}" for one in zip(*values, strict=True)))
             print(f"| {name} | `{codec}` | {' | '.join(cells)} |", flush=True)
     return 0
 

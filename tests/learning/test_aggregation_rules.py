@@ -93,6 +93,19 @@ def test_a_client_alone_in_its_round_is_compared_with_the_last_lengths_of_the_ot
     assert again.model.tolist() == pytest.approx([1.0]), "each client has one vote"
 
 
+def test_the_third_long_change_in_a_row_is_clipped_at_half_of_the_limit() -> None:
+    """Limit 8, half of it 4: client 2 sends 5, 5, 5, then 4, and begins again with 5."""
+    rule, state = Mean(most_norm=8.0), Mean().init(3)
+    kept = []
+    for length in (5.0, 5.0, 5.0, 5.0, 4.0, 5.0, 5.0, 5.0):
+        made, state = rule.combine(state, made_arrivals([[1.0], [1.0], [length]]))
+        kept.append(made.kept[2])
+    assert kept == pytest.approx([1.0, 1.0, 0.2, 0.2, 1.0, 1.0, 1.0, 0.2])
+    assert state["long_in_a_row"].tolist() == [0.0, 0.0, 3.0]
+    _, state = rule.combine(state, made_arrivals([[1.0], [1.0]], clients=[0, 1]))
+    assert state["long_in_a_row"].tolist() == [0.0, 0.0, 3.0], "a client that sat out keeps its count"
+
+
 def test_buffers_have_a_limit_of_their_own_and_stay_between_old_and_new() -> None:
     values = [[1.0, 1e3], [1.0, 1e3], [1.0, 1e9], [50.0, 1e3]]
     made = combined(Mean(most_norm=2.0), made_arrivals(values, buffers=1))

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from qccf.core.contracts import FloatArray
+from qccf.core.contracts import BoolArray, FloatArray
 from qccf.core.options import option
 from qccf.learning.aggregation.protocol import AggregationState, Combined, Updates
 
@@ -18,31 +18,37 @@ LEAST_SIGNAL = 0.1
 The usual noise is not the client's own, so their difference may be far below the signal, or below 0.
 """
 
+LASTING, LASTING_SHARE = 3, 0.5
+"""So many changes in a row that are longer than this share of the limit are too long."""
+
 
 @dataclass(frozen=True)
 class MeanOptions:
     """The weighted mean."""
 
     most_norm: float = option(
-        4.0,
-        "a change longer than this many times the usual length is clipped to the usual; 0 clips nothing",
+        6.0,
+        "a change longer than this many times the usual length, or the third in a row longer than half of that, is "
+        "clipped to the usual length; 0 clips nothing",
         ge=0,
         le=1e6,
     )
 
 
 class Mean:
-    """Σ w_i·f_i·Δ_i with w_i the client's share of the data; f_i = 1 where ‖Δ_i‖ ≤ c·ℓ_i, else ℓ_i/‖Δ_i‖.
+    """Σ w_i·f_i·Δ_i with w_i the client's share of the data; f_i = ℓ_i/‖Δ_i‖ where a change is too long, else 1.
 
-    A change that is too long is clipped to the usual length ℓ_i and not to the limit c·ℓ_i: one attacker among ten
-    that counts four times as much as an honest client can turn the sum around, and one that counts once cannot.
+    A change is too long above c·ℓ_i, and above c·ℓ_i/2 if the client's last two were that long, too: the first rounds
+    of an honest client may be long, but not one after the other. It is clipped to the usual length ℓ_i and not to the
+    limit: one attacker among ten that counts as much as four honest clients can turn the sum around.
 
     ℓ_i² = S² + E(q_i). E(q) is the median over clients of the squared error that they forecast for q bits: coarse
     uploads are longer because of their noise. S² is the median over clients of ‖Δ_j‖² − E(q_j), at least 0.1·‖Δ_j‖², at
-    each client's last arrival, so that each has one vote, also in rounds in which few arrive. Where nobody is longer
-    than c·ℓ_i the result is the plain mean to the bit. Buffers have lengths and limits of their own, without E.
+    each client's last arrival, so that each has one vote, also in rounds in which few arrive. Where no change is too
+    long the result is the plain mean to the bit. Buffers have lengths and limits of their own, without E.
 
-    State: the last vote of each client for S², and the squared length of its buffers; NaN before its first arrival.
+    State: the last vote of each client for S², and the squared length of its buffers, NaN before its first arrival; and
+    how many of its last changes in a row were longer than half of the limit.
     """
 
     Options = MeanOptions
@@ -54,7 +60,8 @@ class Mean:
     def init(self, num_clients: int) -> AggregationState:
         if self.options.most_norm == 0.0:
             return {}
-        return {"parameters_sq": np.full(num_clients, np.nan), "buffers_sq": np.full(num_clients, np.nan)}
+        unknown = np.full(num_clients, np.nan)
+        return {"parameters_sq": unknown, "buffers_sq": unknown.copy(), "long_in_a_row": np.zeros(num_clients)}
 
     def combine(self, state: AggregationState, updates: Updates) -> tuple[Combined, AggregationState]:
         if self.options.most_norm == 0.0:
@@ -65,18 +72,19 @@ class Mean:
         squares = np.square(lengths)
         votes[clients] = np.maximum(squares - noise, LEAST_SIGNAL * squares)
         buffer_votes[clients] = np.square(buffers)
-        factors = self._factors(lengths, votes, noise)
-        buffer_factors = self._factors(buffers, buffer_votes, np.zeros_like(noise))
-        after = {"parameters_sq": votes, "buffers_sq": buffer_votes}
+        in_a_row = state["long_in_a_row"].copy()
+        usual, usual_buffers = _usual(votes, noise), _usual(buffer_votes, np.zeros_like(noise))
+        is_long = lengths > LASTING_SHARE * self.options.most_norm * usual
+        in_a_row[clients] = np.where(is_long & (usual > 0.0), in_a_row[clients] + 1.0, 0.0)
+        factors = self._factors(lengths, usual, in_a_row[clients] >= LASTING)
+        buffer_factors = self._factors(buffers, usual_buffers, np.zeros(len(clients), dtype=bool))
+        after = {"parameters_sq": votes, "buffers_sq": buffer_votes, "long_in_a_row": in_a_row}
         return self._combined(updates, factors, buffer_factors, lengths), after
 
-    def _factors(self, lengths: FloatArray, votes: FloatArray, noise: FloatArray) -> FloatArray:
-        """What remains of each change; 1 where too few lengths are known, or the usual one is 0."""
-        known = votes[np.isfinite(votes)]
-        usual_sq = float(np.median(known)) if len(known) >= LEAST_KNOWN else np.inf
-        usual = np.sqrt(usual_sq + noise)
+    def _factors(self, lengths: FloatArray, usual: FloatArray, lasting: BoolArray) -> FloatArray:
+        """What remains of each change; 1 where the usual length is unknown or 0."""
         limits = self.options.most_norm * usual
-        long = (limits > 0.0) & (lengths > limits)
+        long = (limits > 0.0) & ((lengths > limits) | lasting)
         return np.where(long, np.minimum(usual, limits) / np.where(long, lengths, 1.0), 1.0)
 
     def _combined(
@@ -90,3 +98,9 @@ class Mean:
             return float(np.dot(updates.shares, np.square(factors * known)))
 
         return Combined(model, np.minimum(factors, buffer_factors), mean_norm_sq)
+
+
+def _usual(votes: FloatArray, noise: FloatArray) -> FloatArray:
+    """The usual length of each change that arrived, infinite where too few are known."""
+    known = votes[np.isfinite(votes)]
+    return np.sqrt((float(np.median(known)) if len(known) >= LEAST_KNOWN else np.inf) + noise)
