@@ -111,6 +111,16 @@ def test_mix_is_drawn_for_the_seed():
     assert mixed(shares, 20, 3).count("a") == 10
 
 
+def test_a_mix_takes_the_place_of_the_presets(tmp_path):
+    """As a whole: shares of two mixes make no sense together."""
+    mix = {"laptop": 1.0, "pixel-2": 3.0}
+    assert load_scenario("3gpp", {"devices.mix": mix}).devices.mix == mix
+    assert load_scenario("3gpp", ["devices.mix={laptop = 1, pixel-2 = 3}"]).devices.mix == mix
+    text = 'preset = "3gpp"\n[devices.mix]\nlaptop = 1\npixel-2 = 3\n'
+    assert load_scenario(written(tmp_path / "own.toml", text)).devices.mix == mix
+    assert not load_scenario("3gpp", {"devices.profile": "paper"}).devices.mix
+
+
 def test_mix_reaches_the_decision_core():
     mix = {"raspberry-pi-4": 0.5, "pixel-2": 0.3, "laptop": 0.2}
     scenario = load_scenario("femnist", {"devices.mix": mix, **SLOW})
