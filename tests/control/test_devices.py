@@ -115,6 +115,38 @@ def test_serving_given_clients_is_optimal(steps):
 
 
 @pytest.mark.parametrize("steps", [False, True])
+def test_the_end_of_a_round_is_decided_where_resting_is_charged(steps):
+    """Every end of a fine grid, each with the optimum by brute force, and what the settlement charges."""
+    rng = np.random.default_rng(40)
+    compared, earlier = 0, 0
+    while compared < 12:
+        count = int(rng.integers(1, 4))
+        observation = random_links(rng, count, count, dead=0.0)
+        constants = mixed_constants(rng, count, steps=steps, idle_power_w=float(10 ** rng.uniform(-2.0, 0.5)))
+        problem = ScaleFreeProblem(observation, constants, energy_price=100.0, error_price=1e-3)
+        if not np.isfinite(brute.scale_free_optimum(problem)):
+            continue
+        compared += 1
+        rest_price = 100.0 * float(constants.idle_power_w.sum())
+        true = min(
+            brute.scale_free_optimum(replace(problem, constants=replace(constants, deadline_s=float(end_s))))
+            + rest_price * end_s
+            for end_s in np.linspace(0.0, constants.deadline_s, 151)[1:]
+        )
+        decision = serve(problem)
+        certificate = decision.certificate
+        assert certificate.objective <= true * (1.0 + 5e-3)
+        assert certificate.lower_bound <= true * (1.0 + 1e-9)
+        assert certificate.lower_bound >= certificate.objective * (1.0 - 5e-3) * (1.0 - 1e-9)
+        settled = cost.settle(decision, observation, constants)
+        assert settled.arrived.all()
+        errors = problem.level_costs[np.arange(count), decision.num_bits - 1].sum() / problem.total**2
+        assert certificate.objective == pytest.approx(100.0 * settled.energy_j.sum() + errors, rel=1e-9)
+        earlier += settled.latency_s.max() < 0.9 * constants.deadline_s
+    assert earlier > 3
+
+
+@pytest.mark.parametrize("steps", [False, True])
 @pytest.mark.parametrize("adapt", [False, True])
 def test_arrays_give_what_scalars_give_one_by_one(steps, adapt):
     """Energy, frequency and usability of each client are those in a federation of clients like it."""
