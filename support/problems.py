@@ -73,7 +73,9 @@ def random_problem(
     )
 
 
-def mixed_constants(rng: np.random.Generator, count: int, *, steps: bool, like: Constants = CONSTANTS) -> Constants:
+def mixed_constants(
+    rng: np.random.Generator, count: int, *, steps: bool, like: Constants = CONSTANTS, idle_power_w: float = 0.0
+) -> Constants:
     """Constants of clients whose devices differ by about ten; with `steps` about half of them offer a few only."""
 
     def spread(value: float, factor: float) -> np.ndarray:
@@ -88,7 +90,7 @@ def mixed_constants(rng: np.random.Generator, count: int, *, steps: bool, like: 
         frequency_max_hz=highest_hz,
         transmit_power_w=spread(like.transmit_power_w, 2.0),
         circuit_power_w=rng.choice([0.0, 0.3, 1.0], count) * like.transmit_power_w,
-        idle_power_w=spread(0.01, 3.0),
+        idle_power_w=spread(idle_power_w, 3.0),
     )
     if not steps:
         return mixed

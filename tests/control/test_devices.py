@@ -1,5 +1,6 @@
 """Clients whose devices differ: every solver compared with brute force, and with devices that are all equal."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,14 @@ from qccf.control.turns import usable_pairs, whose_turn
 from qccf.core.contracts import PER_CLIENT, STEPS, Constants
 from qccf.core.errors import ConfigError
 from qccf.devices import cost
-from support.problems import CONSTANTS, mixed_constants, random_links, random_problem, some_clients
+from support.problems import (
+    CONSTANTS,
+    mixed_constants,
+    random_links,
+    random_problem,
+    some_clients,
+    typical_world,
+)
 from tests.control.test_channels import relative
 from tests.helpers import brute
 
@@ -107,6 +115,38 @@ def test_serving_given_clients_is_optimal(steps):
 
 
 @pytest.mark.parametrize("steps", [False, True])
+def test_the_end_of_a_round_is_decided_where_resting_is_charged(steps):
+    """Every end of a fine grid, each with the optimum by brute force, and what the settlement charges."""
+    rng = np.random.default_rng(40)
+    compared, earlier = 0, 0
+    while compared < 12:
+        count = int(rng.integers(1, 4))
+        observation = random_links(rng, count, count, dead=0.0)
+        constants = mixed_constants(rng, count, steps=steps, idle_power_w=float(10 ** rng.uniform(-2.0, 0.5)))
+        problem = ScaleFreeProblem(observation, constants, energy_price=100.0, error_price=1e-3)
+        if not np.isfinite(brute.scale_free_optimum(problem)):
+            continue
+        compared += 1
+        rest_price = 100.0 * float(constants.idle_power_w.sum())
+        true = min(
+            brute.scale_free_optimum(replace(problem, constants=replace(constants, deadline_s=float(end_s))))
+            + rest_price * end_s
+            for end_s in np.linspace(0.0, constants.deadline_s, 151)[1:]
+        )
+        decision = serve(problem)
+        certificate = decision.certificate
+        assert certificate.objective <= true * (1.0 + 5e-3)
+        assert certificate.lower_bound <= true * (1.0 + 1e-9)
+        assert certificate.lower_bound >= certificate.objective * (1.0 - 5e-3) * (1.0 - 1e-9)
+        settled = cost.settle(decision, observation, constants)
+        assert settled.arrived.all()
+        errors = problem.level_costs[np.arange(count), decision.num_bits - 1].sum() / problem.total**2
+        assert certificate.objective == pytest.approx(100.0 * settled.energy_j.sum() + errors, rel=1e-9)
+        earlier += settled.latency_s.max() < 0.9 * constants.deadline_s
+    assert earlier > 3
+
+
+@pytest.mark.parametrize("steps", [False, True])
 @pytest.mark.parametrize("adapt", [False, True])
 def test_arrays_give_what_scalars_give_one_by_one(steps, adapt):
     """Energy, frequency and usability of each client are those in a federation of clients like it."""
@@ -132,9 +172,61 @@ def test_levels_beyond_the_useful_ones_never_pay():
         problem = mixed_problem(rng, 4, 3, steps=True)
         if problem.quantization_pressure <= 0.0:
             continue
+        levels = useful_levels(problem)
         for i in range(4):
             for c in range(3):
-                assert brute.best_bits(problem, i, c, float(problem.dataset_sizes[i]))[0] <= useful_levels(problem)
+                assert brute.best_bits(problem, i, c, float(problem.dataset_sizes[i]))[0] <= levels[i]
+
+
+def slow_energy_j(problem, client, channel, bits):
+    """The least energy of one upload whose power is a decision: every step, and every time by narrowing an interval."""
+    c = problem.constants
+    rate_bps, payload = float(problem.rates_bps[client, channel]), brute.payload(problem, client, bits)
+    cycles = c.local_epochs * brute.own(problem, "cycles_per_sample", client) * float(problem.dataset_sizes[client])
+    full_w, circuit_w = brute.own(problem, "transmit_power_w", client), brute.own(problem, "circuit_power_w", client)
+    low_w = brute.own(problem, "transmit_power_min_w", client)
+    snr = 2.0 ** (rate_bps / c.bandwidth_hz) - 1.0
+    shortest_s = payload / rate_bps
+    longest_s = payload / (c.bandwidth_hz * math.log2(1.0 + snr * low_w / full_w))
+
+    def radio_j(upload_s):
+        return (full_w * (2.0 ** (payload / (c.bandwidth_hz * upload_s)) - 1.0) / snr + circuit_w) * upload_s
+
+    def least_j(latest_s, computing_j):
+        low, high = shortest_s, min(longest_s, latest_s)
+        if low > high:
+            return math.inf
+        for _ in range(200):
+            left, right = low + (high - low) / 3.0, high - (high - low) / 3.0
+            if radio_j(left) + computing_j(left) <= radio_j(right) + computing_j(right):
+                high = right
+            else:
+                low = left
+        return radio_j(low) + computing_j(low)
+
+    steps = brute.own_steps(problem, client)
+    if steps:
+        return min(least_j(c.deadline_s - cycles / f, lambda _, e=e: cycles * e) for f, e in steps)
+    alpha, lowest_hz = brute.own(problem, "energy_coefficient", client), brute.own(problem, "frequency_min_hz", client)
+    end_s = c.deadline_s - cycles / brute.own(problem, "frequency_max_hz", client)
+    return least_j(end_s, lambda u: alpha * cycles * max(lowest_hz, cycles / (c.deadline_s - u)) ** 2)
+
+
+def test_power_of_a_thousand_clients_agrees_with_a_slow_version():
+    """A thousand clients on a hundred channels, half of the devices with steps: 600 pairs are computed one by one."""
+    rng = np.random.default_rng(39)
+    scenario, world, statistics = typical_world(1000, 100)
+    mixed = mixed_constants(rng, 1000, steps=True, like=scenario.constants())
+    mixed = replace(mixed, adapt_power=True, transmit_power_min_w=1e-4)
+    problem = ScaleFreeProblem(world.observe(0, statistics), mixed, energy_price=1.0, error_price=1.0)
+    num_bits = rng.integers(1, 7, 1000)
+    fast_j = problem.energy_costs(num_bits[:, None], np.arange(1000)[:, None], np.arange(100))
+    met = {True: 0, False: 0}
+    for client, channel in zip(rng.integers(0, 1000, 600), rng.integers(0, 100, 600), strict=True):
+        slow_j = slow_energy_j(problem, client, channel, int(num_bits[client]))
+        met[bool(brute.own_steps(problem, client))] += math.isfinite(slow_j)
+        assert fast_j[client, channel] == pytest.approx(slow_j, rel=1e-9)
+    assert min(met.values()) > 100
 
 
 def test_equal_arrays_decide_as_scalars():

@@ -98,7 +98,7 @@ def test_useful_levels_never_cut_the_optimum(form: str) -> None:
                 best = pair_cost(problem, client, channel, total)
                 assert costs[channel] == pytest.approx(best, rel=1e-9, abs=1e-9 * abs(problem.presence_costs[client]))
             bits = pairs.bits(total, np.full(len(costs), client), np.arange(len(costs)))
-            tight += int((bits == useful_levels(problem)).any())
+            tight += int((bits == useful_levels(problem)[client]).any())
             largest = max(largest, int(bits.max()))
     assert tight > 10, "the limit must be attained in some rounds"
     assert largest > 5

@@ -134,3 +134,11 @@ def test_no_bit_costs_less_than_the_bound() -> None:
     bound = power.least_energy_per_bit_j(rates_bps, c)
     assert (extra >= bound * (1.0 - 1e-6)).all()
     assert power.least_energy_per_bit_j(0.0, c) == 0.0
+
+
+def test_the_cheapest_rate_solves_its_equation() -> None:
+    """e^y·(y - 1) + 1 = G. By hand: y = 1 gives G = 1, and without circuits the slowest upload is the cheapest."""
+    ratios = np.geomspace(1e-6, 1e12, 2001)
+    nats = power._cheapest_nats(ratios)
+    np.testing.assert_allclose(nats * np.exp(nats) - np.expm1(nats), ratios, rtol=1e-9)
+    assert power._cheapest_nats(np.array([1.0, 0.0])) == pytest.approx([1.0, 0.0])

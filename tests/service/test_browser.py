@@ -1,6 +1,8 @@
 """The pages in a real browser: knobs, drags, links, downloads; light and dark; keyboard and phone."""
 
+import itertools
 import re
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,6 +79,54 @@ def test_a_knob_changes_plan_and_address(browser, service: Running) -> None:
     page.reload()
     page.wait_for_selector(READY)
     assert field.input_value() == "20"
+    assert page.messages == []
+
+
+def test_devices_and_radio_are_chosen(browser, service: Running) -> None:
+    """A preset with a mix, one profile, a mix of one's own, the rate model; and the command that plans the same."""
+    page = opened(browser, service, setting(preset="3gpp", policies=["qccf"], seeds=1))
+    page.wait_for_selector(READY)
+    device, clock = page.locator("[id='knob-devices.profile']"), page.locator("[id='knob-device.frequency_max_hz']")
+    shares = page.get_by_role("group", name="Shares of devices")
+    assert device.locator("option:checked").inner_text() == "mix"
+    assert page.locator("[id='share-pixel-2']").input_value() == "5"
+    assert not clock.is_visible(), "a profile states its clock"
+    before = page.locator(".results-table").inner_text()
+    device.select_option("raspberry-pi-4")
+    page.wait_for_function(
+        "old => !['', old].includes(document.querySelector('.results-table')?.innerText)", arg=before
+    )
+    assert held(page)["settings"] == SMALL | {"devices.profile": "raspberry-pi-4"}
+    assert not shares.is_visible()
+    device.select_option("paper")
+    assert clock.is_visible()
+    assert held(page)["settings"] == SMALL | {"devices.profile": "paper"}, "the preset has a mix, so paper is stated"
+    clock.fill("0.9")
+    clock.press("Enter")
+    device.select_option("mix")
+    assert held(page)["settings"] == SMALL, "the preset's mix, without the clock of the paper's device"
+    page.locator("[id='share-pixel-2']").fill("0")
+    page.locator("[id='share-pixel-2']").press("Enter")
+    page.locator("[id='knob-radio.rate']").select_option("shannon")
+    mix = {"galaxy-s6": 5, "raspberry-pi-4": 4, "raspberry-pi-5": 3, "jetson-orin-nano": 1, "laptop": 2}
+    assert held(page)["settings"] == SMALL | {"devices.mix": mix, "radio.rate": "shannon"}
+    page.wait_for_selector(READY)
+    assert page.locator(".refused").is_hidden()
+    page.get_by_role("button", name="Copy as command").click()
+    command = shlex.split(page.evaluate("navigator.clipboard.readText()"))
+    chosen = [one for flag, one in itertools.pairwise(command) if flag == "--set"]
+    scenario = load_scenario(command[2], chosen)
+    assert scenario.devices.mix == mix
+    assert scenario.radio.rate == "shannon"
+    assert page.messages == []
+
+
+def test_a_word_in_place_of_a_number_is_shown(browser, service: Running) -> None:
+    page = opened(browser, service, setting(preset="iot", policies=["qccf"], seeds=1))
+    page.wait_for_selector(READY)
+    field = page.locator("[id='knob-device.cycles_per_sample']")
+    assert field.input_value() == ""
+    assert field.get_attribute("placeholder") == "auto"
     assert page.messages == []
 
 

@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -12,6 +12,7 @@ from qccf.service.answers import RefusedError
 from qccf.service.limits import Limits
 from qccf.service.requests import PlanBody, ScenarioBody, read_body, requested_scenario
 from qccf.service.setup import Setup
+from qccf.settings.loading import PRESETS
 from qccf.settings.reference import settings_reference
 
 SETUP = Setup(Path("runs"))
@@ -130,3 +131,7 @@ def test_a_mistake_is_one_sentence(body: bytes, sentence: str) -> None:
         read_body(PlanBody, body)
     assert "\n" not in str(refused.value)
     assert str(refused.value).endswith(".")
+
+
+def test_every_preset_may_be_asked_for():
+    assert set(get_args(ScenarioBody.model_fields["preset"].annotation)) == set(PRESETS)

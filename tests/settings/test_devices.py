@@ -111,6 +111,16 @@ def test_mix_is_drawn_for_the_seed():
     assert mixed(shares, 20, 3).count("a") == 10
 
 
+def test_a_mix_takes_the_place_of_the_presets(tmp_path):
+    """As a whole: shares of two mixes make no sense together."""
+    mix = {"laptop": 1.0, "pixel-2": 3.0}
+    assert load_scenario("3gpp", {"devices.mix": mix}).devices.mix == mix
+    assert load_scenario("3gpp", ["devices.mix={laptop = 1, pixel-2 = 3}"]).devices.mix == mix
+    text = 'preset = "3gpp"\n[devices.mix]\nlaptop = 1\npixel-2 = 3\n'
+    assert load_scenario(written(tmp_path / "own.toml", text)).devices.mix == mix
+    assert not load_scenario("3gpp", {"devices.profile": "paper"}).devices.mix
+
+
 def test_mix_reaches_the_decision_core():
     mix = {"raspberry-pi-4": 0.5, "pixel-2": 0.3, "laptop": 0.2}
     scenario = load_scenario("femnist", {"devices.mix": mix, **SLOW})
@@ -192,6 +202,32 @@ def test_parquet_is_read_like_csv(tmp_path):
     np.testing.assert_array_equal(scenario.radio_link().transmit_power_w, [0.1, 0.2])
 
 
+def test_steps_in_a_table(tmp_path):
+    """Instead of the cubic law or of a profile's own steps; by hand 0.9 W at 600 MHz are 1.5 nJ per cycle."""
+    text = "profile,steps\npaper,6e8:0.9 1e9:1.6 1.4e9:3.1\npixel-2,  1e9:2   2e9:5  \nraspberry-pi-4,\npixel-2,\n"
+    constants = with_table(tmp_path / "clients.csv", text).constants()
+    steps_hz = constants.step_frequencies_hz
+    assert steps_hz[0, :3].tolist() == [6e8, 1e9, 1.4e9]
+    np.testing.assert_allclose(constants.step_energies_j[0, :3], [1.5e-9, 1.6e-9, 3.1 / 1.4e9])
+    assert steps_hz[1, :2].tolist() == [1e9, 2e9]
+    assert np.isinf(steps_hz[1, 2:]).all()
+    assert np.isinf(steps_hz[2]).all()
+    assert np.isfinite(steps_hz[3]).sum() > 3
+    assert constants.frequency_max_hz.tolist() == [1.4e9, 2e9, 1.5e9, 2.4576e9]
+    assert constants.energy_coefficient.tolist() == [0.0, 0.0, 1.10e-27, 0.0]
+
+
+def test_steps_in_parquet_are_text_or_lists(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    for cell in ("6e8:0.9 1e9:1.6", [[6e8, 0.9], [1e9, 1.6]]):
+        pandas.DataFrame({"steps": [cell, None]}).to_parquet(tmp_path / "clients.parquet")
+        given = {"devices.table": str(tmp_path / "clients.parquet"), "federation.num_clients": 2, **SLOW}
+        constants = load_scenario("femnist", given).constants()
+        assert constants.frequency_max_hz == 1e9
+        assert constants.step_frequencies_hz[0].tolist() == [6e8, 1e9]
+        assert np.isinf(constants.step_frequencies_hz[1]).all()
+
+
 def test_changed_table_is_refused(tmp_path):
     scenario = with_table(tmp_path / "clients.csv", "dataset_size\n700\n800\n")
     assert len(scenario.devices.digest) == 64
@@ -240,6 +276,16 @@ def test_table_sets_the_number_of_clients_if_nothing_else_does(tmp_path):
         ("dataset_size,dataset_size\n1,2\n", "column twice"),
         ("dataset_size,profile\n1\n", "row 1 has 1 cells"),
         ("dataset_size,profile\n700,paper\n,paper\n", "dataset_size is missing in row 2"),
+        ("steps\n6e8 0.9\n", "is no list of hertz:watts"),
+        ("steps\n6e8:\n", "is no list of hertz:watts"),
+        ("steps\n6e8:0.9:1\n", "is no list of hertz:watts"),
+        ("steps\n6e8:0.9;1e9:1.6\n", "is no list of hertz:watts"),
+        ('steps\n"6e8:0.9,1e9:1.6"\n', "is no list of hertz:watts"),
+        ("steps\n600:0.9\n", r"row 1: steps\[0\] has 600.0 as the frequency of a step"),
+        ("steps\n6e8:0.9 1e9:1600\n", r"steps\[1\] has 1600.0 as the power of a step"),
+        ("steps\n6e8:nan\n", r"steps\[0\] has nan"),
+        ("steps\n1e9:1.6 6e8:0.9\n", "sort the frequencies"),
+        ("steps,frequency_max_hz\n6e8:0.9,1e9\n", "row 1.*frequency_max_hz contradicts steps"),
         ("", "it is empty"),
         ("dataset_size\n", "it has 0 rows"),
     ],

@@ -132,6 +132,8 @@ def test_blocks_replace_the_bandwidth_of_a_preset_and_survive_a_round_trip(tmp_p
     assert load_scenario(tmp_path / "it.toml") == scenario
     assert load_scenario(scenario, ["radio.resource_blocks=20"]).radio.bandwidth_hz == 3.6e6
     assert load_scenario(scenario, ["radio.resource_blocks=10", "radio.numerology=1"]).radio.bandwidth_hz == 3.6e6
+    in_hertz = load_scenario("3gpp", ["radio.bandwidth_hz=2e7"]).radio
+    assert (in_hertz.bandwidth_hz, in_hertz.resource_blocks, in_hertz.numerology) == (2e7, 0, 0), "instead of blocks"
 
 
 @pytest.mark.parametrize(

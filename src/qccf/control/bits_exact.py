@@ -15,7 +15,7 @@ from qccf.core.contracts import MAX_NUM_BITS, BoolArray, FloatArray, IntArray
 from qccf.devices import power
 from qccf.quantization import costs
 
-_BLOCK_ELEMENTS = 1 << 16
+_BLOCK_ELEMENTS = 1 << 15
 """Table entries processed at once: few enough for the cache, many enough to make the interpreter's cost negligible."""
 
 
@@ -24,17 +24,21 @@ class ExactPairs:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        num_levels = useful_levels(problem)
+        client_levels = useful_levels(problem)
+        num_levels = int(client_levels.max(initial=1))
+        if not problem.constants.adapt_power:  # few levels more are cheap at full power, and tighten the certificate
+            client_levels = np.full_like(client_levels, num_levels)
         num_clients, num_channels = problem.rates_bps.shape
         self._levels = problem.level_costs[:, :num_levels]
         self._power = problem.weight_power
         self._block_rows = max(1, _BLOCK_ELEMENTS // (num_levels * num_channels))
-        self._fixed = np.empty((num_clients, num_levels, num_channels))
+        self._fixed = np.full((num_clients, num_levels, num_channels), np.inf)
         columns = np.arange(num_channels)
-        levels = np.arange(1, num_levels + 1)[:, None]
+        similar = np.argsort(client_levels, kind="stable")
         for start in range(0, num_clients, self._block_rows):
-            rows = np.arange(start, min(start + self._block_rows, num_clients))[:, None, None]
-            self._fixed[rows[:, 0, 0]] = problem.energy_costs(levels, rows, columns)
+            rows = similar[start : start + self._block_rows]
+            levels = np.arange(1, client_levels[rows[-1]] + 1)
+            self._fixed[rows, : len(levels)] = problem.energy_costs(levels[:, None], rows[:, None, None], columns)
 
     def feasible(self) -> BoolArray:
         """Which pairs [client, channel] can deliver one bit per parameter within the deadline."""
@@ -75,17 +79,17 @@ class ExactPairs:
         return self._fixed[rows, :, columns] + self._levels[rows] * weights[:, None]
 
 
-def useful_levels(problem: Problem) -> int:
-    """The largest number of bits that can be optimal for any pair and any set of participants.
+def useful_levels(problem: Problem) -> IntArray:
+    """The largest number of bits of each client that can be optimal on any channel and with any participants.
 
     The last bit of an optimal q is worth its price: the error falls by at least what sending that bit costs on the
     client's fastest channel. The error counts most where S is least. Bits beyond what the fastest channel carries
     within the deadline cannot be used.
     """
-    if problem.rates_bps.size == 0:
-        return 1
     c = problem.constants
     count = len(problem.dataset_sizes)
+    if problem.rates_bps.size == 0:
+        return np.ones(count, dtype=np.int64)
     rows = np.arange(count)[:, None]
     bits = costs.payload_bits(np.arange(1, MAX_NUM_BITS + 1), rows, problem.observation.statistics, c)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -95,5 +99,5 @@ def useful_levels(problem: Problem) -> int:
         per_bit_j = power.least_energy_per_bit_j(problem.rates_bps.max(axis=1), c)[:, None]
         price = problem.energy_price * per_bit_j * np.diff(np.broadcast_to(bits, (count, MAX_NUM_BITS)), axis=1)
     gain = -np.diff(problem.level_costs, axis=1) / (problem.least_totals**problem.weight_power)[:, None]
-    useful = np.flatnonzero(((gain >= price) & (gain > 0.0) & (seconds[:, 1:] <= c.deadline_s)).any(axis=0))
-    return int(useful[-1]) + 2 if len(useful) else 1
+    worth_it = (gain >= price) & (gain > 0.0) & (seconds[:, 1:] <= c.deadline_s)
+    return 1 + (worth_it * np.arange(1, MAX_NUM_BITS)).max(axis=1)

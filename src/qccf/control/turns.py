@@ -27,7 +27,7 @@ class Turns(NamedTuple):
 def usable_pairs(observation: Observation, constants: Constants) -> BoolArray:
     """Which pairs [client, channel] carry one bit per parameter within the deadline at full speed and power."""
     full = replace(constants, adapt_power=False)
-    return np.isfinite(_energy_j(np.ones(observation.num_clients, dtype=np.int64), observation, full))
+    return np.isfinite(_sent(np.ones(observation.num_clients, dtype=np.int64), observation, full).frequency_hz)
 
 
 def most_bits_in_time(observation: Observation, constants: Constants) -> IntArray:
@@ -93,14 +93,26 @@ def whose_turn(
     return Turns(owed, channels)
 
 
-def _energy_j(num_bits: IntArray, observation: Observation, constants: Constants) -> FloatArray:
-    """Energy of each pair [client, channel] with these bits; infinite where the deadline is missed."""
+class _Sent(NamedTuple):
+    """Uploads of each pair [client, channel]; the frequency is infinite where the deadline is missed."""
+
+    cycles: FloatArray
+    upload: cost.Transmission
+    frequency_hz: FloatArray
+
+
+def _sent(num_bits: IntArray, observation: Observation, constants: Constants) -> _Sent:
     c, s = constants, observation.statistics
     rows = np.arange(observation.num_clients)
     bits = np.broadcast_to(costs.payload_bits(num_bits, rows, s, c), rows.shape)
     cycles = cost.training_cycles(s.dataset_sizes, c)[:, None]
-    sent = cost.transmission(bits[:, None], observation.rates_bps, cycles, c)
-    frequency_hz = cost.slowest_frequency_hz(cycles, sent.upload_s, c)
+    upload = cost.transmission(bits[:, None], observation.rates_bps, cycles, c)
+    return _Sent(cycles, upload, cost.slowest_frequency_hz(cycles, upload.upload_s, c))
+
+
+def _energy_j(num_bits: IntArray, observation: Observation, constants: Constants) -> FloatArray:
+    """Energy of each pair [client, channel] with these bits; infinite where the deadline is missed."""
+    cycles, upload, frequency_hz = _sent(num_bits, observation, constants)
     with np.errstate(invalid="ignore"):
-        spent_j = cost.compute_energy_j(cycles, frequency_hz, c) + cost.upload_energy_j(sent, c)
+        spent_j = cost.compute_energy_j(cycles, frequency_hz, constants) + cost.upload_energy_j(upload, constants)
     return np.where(np.isfinite(frequency_hz), spent_j, np.inf)

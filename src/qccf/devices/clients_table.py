@@ -1,6 +1,7 @@
 """A table of clients, as CSV or Parquet: one row for each, with the figures in which it differs from its profile.
 
-Columns are `profile`, any figure of a profile, and `dataset_size`, `x_m`, `y_m`. A column that is missing, or a cell
+Columns are `profile`, any figure of a profile, and `dataset_size`, `x_m`, `y_m`. A cell of `steps` has pairs of hertz
+and watts: `6e8:0.9 1e9:1.6`. A column that is missing, or a cell
 that is empty, leaves the figure to the profile. The first row is client 0.
 """
 
@@ -15,10 +16,10 @@ from typing import Any
 
 from qccf.core.errors import ConfigError
 from qccf.core.suggest import hint
-from qccf.devices.profile import FIGURES, require_figure
+from qccf.devices.profile import FIGURES, checked_steps, require_figure
 
 PLACES = {"dataset_size": (1.0, 1e8, "samples"), "x_m": (-5e4, 5e4, "metres"), "y_m": (-5e4, 5e4, "metres")}
-COLUMNS = ("profile", *FIGURES, *PLACES)
+COLUMNS = ("profile", *FIGURES, "steps", *PLACES)
 MAX_CLIENTS = 100_000
 MAX_BYTES = 1 << 26
 
@@ -103,6 +104,8 @@ def _value(name: str, cell: Any) -> Any:
         return str(cell).strip()
     if name == "cycles_per_sample" and cell == "auto":
         return "auto"
+    if name == "steps":
+        return checked_steps(_pairs(cell) if isinstance(cell, str) else cell)
     try:
         number = float(cell)
     except (TypeError, ValueError):
@@ -116,6 +119,19 @@ def _value(name: str, cell: Any) -> Any:
             f"{name} = {number:g} is out of range: it must be {whole}from {least:g} to {most:g}, in {unit}."
         )
     return number
+
+
+def _pairs(cell: str) -> list[list[float]]:
+    """The pairs of numbers in `6e8:0.9 1e9:1.6`."""
+    try:
+        pairs = [[float(number) for number in pair.split(":")] for pair in cell.split()]
+    except ValueError:
+        pairs = []
+    if not pairs or any(len(pair) != 2 for pair in pairs):
+        raise ConfigError(
+            f"steps = {cell!r} is no list of hertz:watts: separate pairs by spaces, such as 6e8:0.9 1e9:1.6."
+        )
+    return pairs
 
 
 def _csv_rows(path: Path) -> tuple[list[str], list[list[str]]]:

@@ -10,11 +10,8 @@ import numpy as np
 from qccf.core.contracts import FloatArray, IntArray
 from qccf.core.errors import ConfigError
 from qccf.core.streams import stream
-from qccf.devices.profile import FIGURES, Profile, require_plausible
+from qccf.devices.profile import FIGURES, LAW, Profile, figures_of_steps, require_plausible
 from qccf.devices.steps import step_arrays, useful_steps
-
-LAW = ("energy_coefficient", "frequency_min_hz", "frequency_max_hz")
-"""Figures that take the place of a profile's steps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +69,12 @@ def build_fleet(profiles: Sequence[Profile], flops: Callable[[], float], *, char
 
 def with_figures(profile: Profile, row: Mapping[str, Any]) -> Profile:
     """The profile with the figures that a row of a table states instead."""
-    figures = {name: value for name, value in row.items() if name in FIGURES}
+    figures = {name: value for name, value in row.items() if name in (*FIGURES, "steps")}
     if not figures:
         return profile
-    if profile.steps and any(name in figures for name in LAW):
+    if "steps" in figures:
+        figures |= figures_of_steps(figures["steps"], figures)
+    elif profile.steps and any(name in figures for name in LAW):
         missing = [name for name in LAW if name not in figures]
         if missing:
             raise ConfigError(

@@ -10,7 +10,7 @@ round is what training adds, and resting can be charged or not (see `accounts.id
 
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -45,6 +45,8 @@ FIGURES = {
     "idle_power_w": Figure(0.0, 100.0, "W", "power of the device at rest"),
     "battery_j": Figure(1e-6, math.inf, "J", "energy of a full battery; inf for mains"),
 }
+LAW = ("energy_coefficient", "frequency_min_hz", "frequency_max_hz")
+"""Figures of the cubic law, in whose place steps may stand."""
 STEP = (Figure(1e6, 1e11, "Hz", "frequency of a step"), Figure(1e-6, MAX_COMPUTE_POWER_W, "W", "power of a step"))
 KEYS = (*FIGURES, "steps", "title", "sources")
 DEFAULTS: dict[str, Any] = {
@@ -126,19 +128,24 @@ def profile_from_dict(tree: Mapping[str, Any], name: str) -> Profile:
             raise ConfigError(
                 f"{key} is not a figure of a profile; {hint(key, [*FIGURES, 'title', 'steps', 'sources'])}"
             )
-    steps = _steps(tree)
+    steps = checked_steps(tree.get("steps", []))
     figures = DEFAULTS | {key: _number(key, value) for key, value in tree.items() if key in FIGURES}
     if steps:
-        for key in ("energy_coefficient", "frequency_min_hz", "frequency_max_hz"):
-            if key in tree:
-                raise ConfigError(f"{key} contradicts steps, which state it for each frequency: leave one of them out.")
-        figures |= {"energy_coefficient": 0.0, "frequency_min_hz": steps[0][0], "frequency_max_hz": steps[-1][0]}
+        figures |= figures_of_steps(steps, tree)
     missing = [key for key in FIGURES if key not in figures]
     if missing:
         remedy = ", or give steps = [[hertz, watts], …]" if "energy_coefficient" in missing else ""
         raise ConfigError(f"{', '.join(missing)} is missing: state it with its source{remedy}.")
     require_plausible(figures)
     return Profile(name=name, title=_title(tree, name), steps=steps, sources=_sources(tree), **figures)
+
+
+def figures_of_steps(steps: tuple[tuple[float, float], ...], stated: Container[str]) -> dict[str, float]:
+    """What steps give in place of the cubic law; refused where it is stated beside them."""
+    for key in LAW:
+        if key in stated:
+            raise ConfigError(f"{key} contradicts steps, which state it for each frequency: leave one of them out.")
+    return dict(zip(LAW, (0.0, steps[0][0], steps[-1][0]), strict=True))
 
 
 def require_plausible(figures: Mapping[str, Any]) -> None:
@@ -173,8 +180,8 @@ def _number(key: str, value: Any) -> float | str:
     return require_figure(key, value)
 
 
-def _steps(tree: Mapping[str, Any]) -> tuple[tuple[float, float], ...]:
-    rows = tree.get("steps", [])
+def checked_steps(rows: Any) -> tuple[tuple[float, float], ...]:
+    """Steps from a list of pairs of frequency and power."""
     if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 2 for row in rows):
         raise ConfigError("steps is not a list of pairs [frequency in hertz, power in watts].")
     if len(rows) > MAX_STEPS:

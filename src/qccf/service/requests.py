@@ -54,7 +54,7 @@ class _Body(BaseModel):
 class ScenarioBody(_Body):
     """A preset, and the settings that differ from it by their names `section.key`, as `--set` takes them."""
 
-    preset: Literal["femnist", "cifar10", "quick", "paper-table"] = "femnist"
+    preset: Literal["femnist", "cifar10", "quick", "lean", "3gpp", "iot", "paper-table"] = "femnist"
     settings: dict[str, Any] = Field({}, examples=[{"radio.bandwidth_hz": 2e7, "federation.num_clients": 20}])
 
 

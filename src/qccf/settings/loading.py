@@ -59,13 +59,14 @@ DEPENDENTS = {
     "statistics.model": ("trace",),
     "radio.resource_blocks": ("bandwidth_hz", "numerology"),
     "radio.numerology": ("bandwidth_hz",),
+    "radio.bandwidth_hz": ("resource_blocks", "numerology"),
     "radio.rate": ("rate_options",),
     "radio.trace": ("trace_digest",),
     "devices.profile": ("digest", "mix"),
-    "devices.mix": ("digest", "profile", "table"),
+    "devices.mix": ("digest", "profile", "table", "mix"),
     "devices.table": ("digest", "mix"),
 }
-"""Keys whose values belong to the value of another key."""
+"""Keys whose values belong to the value of another key. Shares make sense together, so a mix replaces a whole mix."""
 
 ALTERNATIVES = {"learning": ("local_updates", "batch_size")}
 """Keys of a section of which one takes the place of the other."""

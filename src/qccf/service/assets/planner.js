@@ -6,6 +6,9 @@
   const START_ROUNDS = 30;
   const REMARKS = 2; /* shown at once; the others are folded */
   const POSITIONS = "cell.positions_m";
+  const PROFILE = "devices.profile";
+  const MIX = "devices.mix";
+  const FIRST_MIX = { "pixel-2": 1, "raspberry-pi-4": 1 };
   const byId = (id) => document.getElementById(id);
 
   const offered = await qccf.json("/v1/options");
@@ -72,6 +75,21 @@
     }
 
     value(path) { return path in this.setting.settings ? this.setting.settings[path] : offered.presets[this.setting.preset][path]; }
+
+    /* The shares of profiles; none where all clients have one profile. */
+    get mix() { return this.setting.settings[MIX] || (PROFILE in this.setting.settings ? {} : offered.presets[this.setting.preset][MIX]); }
+
+    get isPaper() { return !Object.keys(this.mix).length && this.value(PROFILE) === "paper"; }
+
+    /* One profile or a mix takes the place of the other, and of the figures of the paper's device. */
+    changeDevices(profile, mix) {
+      const settings = { ...this.setting.settings };
+      for (const path of [PROFILE, MIX, ...(profile === "paper" ? [] : papers)]) delete settings[path];
+      if (mix) settings[MIX] = mix;
+      else if (profile) settings[PROFILE] = profile;
+      this.setting = { ...this.setting, settings };
+      update(this);
+    }
 
     change(path, value) {
       const settings = { ...this.setting.settings };
@@ -237,7 +255,8 @@
       const quoted = (text) => (/^[\w.,:=+/-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
       const parts = ["qccf plan", preset, `--seeds ${seeds}`, `--policy ${policies.join(",")}`];
       if (codecs.length) parts.push(`--codec ${quoted(codecs.join(","))}`);
-      for (const [path, value] of Object.entries(settings)) parts.push(`--set ${quoted(`${path}=${typeof value === "string" ? value : JSON.stringify(value)}`)}`);
+      const toml = (value) => (typeof value === "string" ? value : Array.isArray(value) || typeof value !== "object" ? JSON.stringify(value) : `{${Object.entries(value).map(([name, one]) => `${name} = ${one}`).join(", ")}}`);
+      for (const [path, value] of Object.entries(settings)) parts.push(`--set ${quoted(`${path}=${toml(value)}`)}`);
       return parts.join(" ");
     }
   }
@@ -252,6 +271,42 @@
   const knobs = new Map();
   const current = () => scenes[edited];
 
+  const papers = offered.knobs.filter((knob) => knob.paper).map((knob) => knob.path);
+
+  /* A profile for all clients, or "mix" and a share for each profile. */
+  const addShares = (names, select, parent) => {
+    html("option", "", select, "mix").value = MIX;
+    const part = html("div", "shares", parent);
+    part.setAttribute("role", "group");
+    part.setAttribute("aria-label", "Shares of devices");
+    const fields = new Map();
+    for (const name of names) {
+      const row = html("div", "knob", part);
+      const label = html("label", "", row, name);
+      const field = html("input", "", html("span", "value", row));
+      label.htmlFor = field.id = `share-${name}`;
+      Object.assign(field, { type: "number", min: 0, step: "any" });
+      fields.set(name, field);
+      field.addEventListener("change", () => {
+        const shares = [...fields].map(([one, { value }]) => [one, Number(value)]).filter(([, share]) => share > 0);
+        if (shares.length) current().changeDevices(null, Object.fromEntries(shares));
+        else showControls();
+      });
+    }
+    select.addEventListener("change", () => {
+      const scene = current();
+      if (select.value !== MIX) scene.changeDevices(select.value, null);
+      else scene.changeDevices(null, Object.keys(offered.presets[scene.setting.preset][MIX]).length ? null : FIRST_MIX);
+    });
+    return () => {
+      const { mix } = current();
+      const mixed = Object.keys(mix).length > 0;
+      if (mixed) select.value = MIX;
+      part.hidden = !mixed;
+      for (const [name, field] of fields) field.value = mix[name] || 0;
+    };
+  };
+
   const addKnob = (knob, parent) => {
     const root = html("div", "knob", parent);
     const label = html("label", "", root, knob.label);
@@ -262,6 +317,11 @@
       const select = html("select", "", holder);
       select.id = id;
       for (const name of knob.choices) html("option", "", select, name).value = name;
+      if (knob.path === PROFILE) {
+        const showShares = addShares(knob.choices, select, parent);
+        knobs.set(knob.path, { root, show: (value) => { select.value = value; showShares(); } });
+        return;
+      }
       const asBoolean = knob.choices.includes("true");
       select.addEventListener("change", () => current().change(knob.path, asBoolean ? select.value === "true" : select.value));
       knobs.set(knob.path, { root, show: (value) => { select.value = String(value); } });
@@ -297,7 +357,14 @@
       move(before);
     });
     field.addEventListener("change", () => { if (field.value !== "" && Number.isFinite(Number(field.value))) store(Number(field.value)); else showControls(); });
-    knobs.set(knob.path, { root, show: (value) => { const shown = Number((value / knob.scale).toPrecision(7)); field.value = shown; move(shown); slider.setAttribute("aria-valuetext", `${shown} ${knob.unit}`); } });
+    knobs.set(knob.path, { root, show: (value) => {
+      field.placeholder = typeof value === "string" ? value : "";
+      if (typeof value === "string") { field.value = ""; slider.value = 0; slider.setAttribute("aria-valuetext", value); return; }
+      const shown = Number((value / knob.scale).toPrecision(7));
+      field.value = shown;
+      move(shown);
+      slider.setAttribute("aria-valuetext", `${shown} ${knob.unit}`);
+    } });
   };
   const addNames = (parent, names, key) => {
     for (const name of names) {
@@ -321,7 +388,8 @@
     byId("seeds").value = scene.setting.seeds;
     for (const [path, { root, show }] of knobs) {
       show(scene.value(path));
-      root.classList.toggle("changed", path in scene.setting.settings);
+      root.hidden = papers.includes(path) && !scene.isPaper;
+      root.classList.toggle("changed", path in scene.setting.settings || (path === PROFILE && MIX in scene.setting.settings));
     }
     for (const [id, chosen] of [["policies", scene.setting.policies], ["codecs", scene.setting.codecs.length ? scene.setting.codecs : [scene.value("codec.name")]]])
       for (const box of byId(id).querySelectorAll("input")) box.checked = chosen.includes(box.value);
