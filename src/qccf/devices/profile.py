@@ -9,6 +9,7 @@ round is what training adds, and resting can be charged or not (see `accounts.id
 """
 
 import math
+import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -158,11 +159,13 @@ def require_plausible(figures: Mapping[str, Any]) -> None:
 def require_figure(key: str, value: Any) -> float:
     """A number within the limits of its figure."""
     figure = FIGURES[key]
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+    too_long = isinstance(value, int) and abs(value) > sys.float_info.max  # no float, so it cannot be formatted either
+    if isinstance(value, bool) or not isinstance(value, int | float) or (not too_long and math.isnan(value)):
         raise ConfigError(f"{key} = {value!r} is not a number: it is in {figure.unit}.")
-    if not figure.least <= value <= figure.most:
+    if too_long or not figure.least <= value <= figure.most:
+        shown = f"a number beyond {sys.float_info.max:.0e}" if too_long else f"{value:g}"
         raise ConfigError(
-            f"{key} = {value:g} is out of range: it must be from {figure.least:g} to {figure.most:g}, in {figure.unit}."
+            f"{key} = {shown} is out of range: it must be from {figure.least:g} to {figure.most:g}, in {figure.unit}."
         )
     return float(value)
 
