@@ -239,6 +239,15 @@ class Vanishing(Backwards):
         return self.made.joules
 
 
+class Failing(Backwards):
+    """A meter of a user's own fails in its own way."""
+
+    def energy_j(self) -> float:
+        if self.made.now_s > 1.0:
+            raise OSError("no answer")
+        return self.made.joules
+
+
 class Resting(Backwards):
     """Shows no more at work than at rest."""
 
@@ -252,6 +261,7 @@ class Resting(Backwards):
         (lambda _made: Stalled(), "did not advance during"),
         (Backwards, "goes backwards"),
         (Vanishing, "unplugged"),
+        (Failing, "meter 'made' fails: OSError: no answer"),
         (Resting, "3 W at work and 3 W at rest"),
     ],
 )
