@@ -43,7 +43,7 @@ FIGURES = {
     "frequency_max_hz": Figure(1e6, 1e11, "Hz", "highest frequency"),
     "transmit_power_w": Figure(1e-6, 10.0, "W", "highest power that the antenna radiates"),
     "circuit_power_w": Figure(0.0, 100.0, "W", "power of the radio besides what it radiates, while it sends"),
-    "idle_power_w": Figure(0.0, 100.0, "W", "power of the device at rest"),
+    "idle_power_w": Figure(0.0, 1000.0, "W", "power of the device at rest"),
     "battery_j": Figure(1e-6, math.inf, "J", "energy of a full battery; inf for mains"),
 }
 STEP = (Figure(1e6, 1e11, "Hz", "frequency of a step"), Figure(1e-6, MAX_COMPUTE_POWER_W, "W", "power of a step"))
