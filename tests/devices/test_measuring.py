@@ -1,6 +1,8 @@
 """CPU frequencies and trials against a made-up machine whose clock runs with its work."""
 
+import itertools
 import tomllib
+from dataclasses import replace
 
 import pytest
 import tomli_w
@@ -9,7 +11,7 @@ from qccf.core.errors import ConfigError, FrequencyError, MeterError
 from qccf.devices import cpufreq as module
 from qccf.devices.cpufreq import Cpufreq, stated_hz
 from qccf.devices.measured_profile import profile_of
-from qccf.devices.measuring import MOST_FREQUENCIES, Machine, measure, this_machine
+from qccf.devices.measuring import MOST_FREQUENCIES, Machine, Measurement, Trial, measure, this_machine
 from qccf.devices.meters.protocol import CheckedMeter
 from qccf.devices.profile import profile_from_dict
 from tests.helpers.made_sysfs import add_cpufreq, write
@@ -47,10 +49,11 @@ class MadeMachine:
     def energy_j(self) -> float:
         return self.joules
 
-    def machine(self, meter=None) -> Machine:
+    def machine(self, meter=None, stated_hz: float | None = None) -> Machine:
         return Machine(
             CheckedMeter("made", meter or self),
             Cpufreq(self.root),
+            stated_hz,
             clock=lambda: self.now_s,
             cpu_clock=lambda: 2.0 * self.now_s,
             sleep=self.sleep,
@@ -219,6 +222,114 @@ def test_a_cpu_that_runs_slower_than_set_is_reported(tmp_path) -> None:
     assert any("ran at 900 MHz although 1500 MHz was set" in note for note in measured.notes)
 
 
+def profile_and_notes(measured: Measurement):
+    return profile_of(measured, name="x", title="x", work="w", flops_per_sample=6e7, battery_j=None)
+
+
+def test_a_frequency_that_never_changes_is_one_frequency(tmp_path) -> None:
+    """A driver that adapts the frequency itself. By hand: three steps of ten samples take 1.5, 0.9 and 0.6 s at the
+    three settings and add 0.216, 1 and 3.375 W, so 30 samples per second and 3.249 J in 3 s."""
+    add_cpufreq(tmp_path)
+    made = MadeMachine(tmp_path, obeys=False)  # scaling_cur_freq stays at 1.5 GHz
+    measured = measure(made.work, made.machine(), seconds=0.5, show=quiet)
+    assert len(measured.trials) == 1
+    joined = measured.trials[0]
+    assert joined.frequency_hz == pytest.approx(1.5e9)
+    assert joined.samples == 90
+    assert joined.seconds_per_sample == pytest.approx(1.0 / 30.0)
+    assert joined.power_w == pytest.approx(3.249 / 3.0)
+    assert joined.busy_cores == pytest.approx(2.0)
+    assert sum("3 of the frequencies that were set ran at 1500 MHz and count as one" in n for n in measured.notes) == 1
+    profile, notes = profile_and_notes(measured)
+    assert (profile.frequency_min_hz, profile.frequency_max_hz) == pytest.approx((6e8, 1.5e9))
+    assert any("cube of the frequency" in note for note in notes)
+
+
+@pytest.mark.parametrize("content", [None, "<unknown>", "0"])
+def test_without_a_current_frequency_the_one_that_was_set_is_taken(tmp_path, content: str | None) -> None:
+    group = add_cpufreq(tmp_path)
+    made = MadeMachine(tmp_path, obeys=False)
+    (group / "scaling_cur_freq").unlink() if content is None else write(group / "scaling_cur_freq", content)
+    measured = measure(made.work, made.machine(), seconds=0.5, show=quiet)
+    assert [trial.frequency_hz for trial in measured.trials] == [6e8, 1e9, 1.5e9]
+    assert sum("takes the frequencies that were set" in note for note in measured.notes) == 1
+    profile, _ = profile_and_notes(measured)
+    assert [step[0] for step in profile.steps] == [6e8, 1e9, 1.5e9]
+
+
+def test_without_a_current_frequency_and_permission_it_is_asked_for_at_once(tmp_path, monkeypatch) -> None:
+    group = add_cpufreq(tmp_path)
+    (group / "scaling_cur_freq").unlink()
+
+    def refused(path, _khz):
+        raise FrequencyError(f"{path} cannot be written: Permission denied.")
+
+    monkeypatch.setattr(module, "_write", refused)
+    made = MadeMachine(tmp_path, obeys=False)
+    with pytest.raises(ConfigError, match="--frequency"):
+        measure(made.work, made.machine(), seconds=0.5, show=quiet)
+    assert made.now_s == 0.0, "before any work"
+    measured = measure(made.work, made.machine(stated_hz=1.2e9), seconds=0.5, show=quiet)
+    assert [trial.frequency_hz for trial in measured.trials] == [1.2e9]
+    assert this_machine(tmp_path, None, 1.2e9).frequency_hz() == 1.2e9
+
+
+class Workstation(MadeMachine):
+    """150 W at rest, by its meter."""
+
+    def energy_j(self) -> float:
+        return self.joules + 148.0 * self.now_s
+
+
+class Milli(MadeMachine):
+    """Its author forgot to divide by a thousand."""
+
+    def energy_j(self) -> float:
+        return 1e3 * self.joules
+
+
+def test_a_workstation_rests_with_150_w(tmp_path) -> None:
+    add_cpufreq(tmp_path)
+    made = Workstation(tmp_path)
+    profile, _ = profile_and_notes(measure(made.work, made.machine(), seconds=0.5, show=quiet))
+    assert profile.idle_power_w == pytest.approx(150.0)
+    assert profile.steps[-1][1] == pytest.approx(ALPHA * 1.5e9**3)
+
+
+def test_a_meter_with_the_wrong_unit_is_not_used(tmp_path) -> None:
+    add_cpufreq(tmp_path)
+    made = Milli(tmp_path)
+    measured = measure(made.work, made.machine(), seconds=0.5, show=quiet)
+    assert measured.meter == ""
+    assert any("meter 'made' shows 2e+03 W at rest, above 1000 W" in note for note in measured.notes)
+    assert profile_and_notes(measured)[0].steps == ()
+
+
+def test_whatever_was_measured_a_profile_is_written() -> None:
+    """The corners of what a trial may hold, with one and with several frequencies."""
+    written = 0
+    for frequency_hz, seconds, power_w, idle_w, cores, limits, flops in itertools.product(
+        (1.2e6, 2e9, 1e11), (1e-9, 1e-3, 1e4), (None, 1e-2, 1e3), (None, 0.0, 1e3), (0.0, 1024.0),
+        ((0.0, 1e11), (2e9, 2e9)), (1.0, 1e15),
+    ):  # fmt: skip
+        one = Trial(frequency_hz, seconds, power_w, 100, cores)
+        for trials in ((one,), (replace(one, frequency_hz=0.9 * frequency_hz), one)):
+            meter = "" if power_w is None else "made"
+            measured = Measurement(trials, limits, meter, idle_w, ())
+            profile, notes = profile_of(measured, name="x", title="x", work="w", flops_per_sample=flops, battery_j=-1.0)
+            assert notes
+            cycles = one.cycles_per_sample
+            assert profile.cycles(flops) == pytest.approx(
+                cycles if 1e-4 <= flops / cycles <= 1e6 else min(max(cycles, 1.0), 1e12)
+            )
+            if power_w is not None and len(trials) == 1:
+                law_w = profile.energy_coefficient * frequency_hz**3
+                assert (profile.steps[0][1] if profile.steps else law_w) == pytest.approx(power_w)
+            assert profile_from_dict(tomllib.loads(tomli_w.dumps(profile.to_dict())), "x") == profile
+            written += 1
+    assert written == 3 * 3 * 3 * 3 * 2 * 2 * 2 * 2
+
+
 class Stalled:
     def energy_j(self) -> float:
         return 7.0
@@ -239,6 +350,15 @@ class Vanishing(Backwards):
         return self.made.joules
 
 
+class Failing(Backwards):
+    """A meter of a user's own fails in its own way."""
+
+    def energy_j(self) -> float:
+        if self.made.now_s > 1.0:
+            raise OSError("no answer")
+        return self.made.joules
+
+
 class Resting(Backwards):
     """Shows no more at work than at rest."""
 
@@ -252,6 +372,7 @@ class Resting(Backwards):
         (lambda _made: Stalled(), "did not advance during"),
         (Backwards, "goes backwards"),
         (Vanishing, "unplugged"),
+        (Failing, "meter 'made' fails: OSError: no answer"),
         (Resting, "3 W at work and 3 W at rest"),
     ],
 )

@@ -96,6 +96,8 @@ def test_steps_state_the_limits():
         ({"batery_j": 1.0}, "did you mean battery_j?"),
         ({"steps": [[1e9, 2.0]]}, "contradicts steps"),
         ({"title": 3}, "title = 3 is not a text"),
+        ({"flops_per_cycle": 10**400}, "flops_per_cycle = a number beyond 2e+308 is out of range"),
+        ({"battery_j": 10**400}, "battery_j = a number beyond 2e+308 is out of range"),
     ],
 )  # fmt: skip
 def test_absurd_profile_is_refused(values, words):

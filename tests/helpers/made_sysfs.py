@@ -45,3 +45,23 @@ def add_cpufreq(root: Path, index: int = 0, *, steps_khz=(600_000, 1_000_000, 1_
     for name, value in values.items():
         write(group / name, value)
     return group
+
+
+class UnpluggedMeter:
+    """A meter of a user's own that counts a joule per reading and is unplugged after the third."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    def energy_j(self) -> float:
+        self.reads += 1
+        if self.reads > 3:
+            raise OSError("the meter was unplugged")
+        return float(self.reads)
+
+
+class AbsentMeter(UnpluggedMeter):
+    """A meter of a user's own that cannot be opened."""
+
+    def __init__(self) -> None:
+        raise OSError("no such port")

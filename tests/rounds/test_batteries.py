@@ -50,6 +50,31 @@ def test_by_hand():
     np.testing.assert_allclose(left_j(np.array([2e-3, 3e-3]), enough), [2e-3 - needed_j, 3e-3 - needed_j])
 
 
+def test_a_battery_that_empties_after_the_deadline_is_empty():
+    """A decision that is exempt from the deadline of 20 ms: at 200 MHz and 1 Mb/s a client computes for 10 ms and sends
+    for 493 ms, which takes 0.8 + 98.6 mJ. The second has 50 mJ, more than it takes within 20 ms."""
+    observation = Observation(np.full((2, 2), 1e6), equal_statistics(1000.0, 1000.0))
+    decision = Decision(np.array([0, 1]), np.array([1, 1]), np.array([2e8, 2e8]), deadline_exempt=True)
+    held_j = np.array([np.inf, 0.05])
+    nobody = np.zeros(2, dtype=bool)
+    outcome = settled_within(held_j, nobody, lambda failed: settle(decision, observation, CONSTANTS, failed=failed))
+    assert outcome.arrived.tolist() == [True, False]
+    np.testing.assert_allclose(outcome.energy_j, [1e-26 * 2e6 * 4e16 + 0.2 * 0.493212, 0.05])
+    assert left_j(held_j, outcome).tolist() == [np.inf, 0.0]
+
+
+def test_a_policy_without_a_deadline_stops_when_its_battery_is_empty():
+    """An upload of raw floats takes longer than the deadline and, for some, more than the battery holds."""
+    slow = {"device.frequency_min_hz": 2e8, "device.frequency_max_hz": 2e8, "device.battery_j": 0.005}
+    (run,) = plan(small(**slow), ["no-quantization"], 1)
+    on, arrived = run.by_round("participated"), run.by_round("arrived")
+    lost = on & ~arrived
+    assert lost.any()
+    np.testing.assert_array_equal(run.by_round("battery_j")[lost], 0.0)
+    for client in np.flatnonzero(lost.any(axis=0)):
+        assert not on[np.argmax(lost[:, client]) + 1 :, client].any(), "it takes part no more"
+
+
 def test_a_longer_round_can_empty_another_battery():
     """A lost upload makes the round last until the deadline; the first client rests so long only on mains."""
     outcome, c = two_clients(np.array([2.15e-3, 1e-3]), idle_power_w=0.02)

@@ -88,11 +88,12 @@ def test_constant_and_trace_statistics(tmp_path: Path) -> None:
         ("round,loss\n0,x\n", "row 1 is not all numbers"),
         ("round,loss\n0,nan\n", "not between 0 and 1e"),
         ("round,weight_range\n0,1e300\n", "not between 0 and 1e"),
-        ("round,loss\n0,1,2\n", "more cells than there are columns"),
+        ("round,loss\n0,1,2\n", "row 1 has 3 cells, but there are 2 columns"),
         ("round,loss,loss\n0,1,2\n", "a column twice"),
         ("round,loss\n0,1\n0,2\n", "gives a round twice"),
         ("round,loss\n", "holds no values"),
         ("round,client,loss\n0,44,1\n", "names client 44"),
+        (f"round,loss\n0,{'1' * 200_000}\n", "is not a CSV file: field larger"),
     ],
 )
 def test_bad_traces_get_a_sentence(tmp_path: Path, text: str, words: str) -> None:

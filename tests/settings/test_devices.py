@@ -10,6 +10,7 @@ from qccf.core.errors import ConfigError, InfeasibleError
 from qccf.devices.fleet import mixed, shares_to_counts
 from qccf.devices.profiles.registry import PROFILES, find_profile
 from qccf.learning.models.flops import IMAGES, STORED, counted_flops
+from qccf.learning.models.registry import count_values
 from qccf.rounds.world import build_world, draw_dataset_sizes, scenario_cell
 from qccf.runtimes.planner import plan
 from qccf.settings.loading import load_scenario, run_digest, scenario_to_toml
@@ -76,10 +77,11 @@ def test_cycles_follow_from_the_model():
 
 def test_stored_operations_are_what_torch_counts():
     for model, stored in STORED.items():
-        assert counted_flops(model, {}, IMAGES["cifar10" if model.startswith("cifar") else "femnist"]) == stored
+        assert counted_flops(model, {}, IMAGES["cifar10" if model.startswith("cifar") else "femnist"]) == stored.flops
+        assert count_values(model).parameters == stored.num_parameters
     forward = 2 * (28**2 * 32 * 25 + 14**2 * 64 * 32 * 25 + 3136 * 62)
     first_layer = 2 * 28**2 * 32 * 25  # has no gradient with respect to its input
-    assert STORED["femnist-cnn"] == 3 * forward - first_layer
+    assert STORED["femnist-cnn"].flops == 3 * forward - first_layer
 
 
 def test_operations_of_an_unknown_sample_are_asked_for():
@@ -87,6 +89,30 @@ def test_operations_of_an_unknown_sample_are_asked_for():
     scenario = load_scenario("femnist", given)
     with pytest.raises(ConfigError, match=r"set learning\.flops_per_sample"):
         scenario.constants()
+
+
+@pytest.mark.parametrize("preset", ["3gpp", "femnist"])
+def test_operations_of_another_model_are_asked_for(preset):
+    """A size that is not the model's own is another model."""
+    given = {"learning.num_parameters": 25_000_000, "device.deadline_s": 60.0}
+    given |= {} if preset == "3gpp" else {"devices.profile": "raspberry-pi-4"}
+    with pytest.raises(
+        ConfigError, match=r"25,000,000 parameters and is not .*246,590: set learning\.flops_per_sample"
+    ):
+        load_scenario(preset, given).constants()
+    stated = load_scenario(preset, given | {"learning.flops_per_sample": 4e9}).constants()
+    assert np.all(stated.cycles_per_sample > 1e7)
+
+
+def test_operations_of_a_model_of_ones_own_are_counted():
+    given = {"devices.profile": "laptop", "learning.model": "qccf.learning.models.small_cnn:SmallCnn", **SLOW}
+    counted = load_scenario("femnist", given)
+    right = load_scenario(
+        "femnist", given | {"learning.num_parameters": count_values(given["learning.model"]).parameters}
+    )
+    assert right.constants().cycles_per_sample == counted.constants().cycles_per_sample
+    with pytest.raises(ConfigError, match="set learning"):
+        load_scenario("femnist", given | {"learning.num_parameters": 77}).constants()
 
 
 def test_shares_are_exact():

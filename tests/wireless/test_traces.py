@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from qccf.core.errors import ConfigError, InfeasibleError, RunFolderError
+from qccf.devices.clients_table import read_clients
 from qccf.rounds.run_folder import begin_run, read_scenario, require_same_run
+from qccf.rounds.sources import read_trace
 from qccf.rounds.world import build_world
 from qccf.settings.loading import Scenario, load_scenario, run_digest
 from qccf.wireless.traces import trace as limits
@@ -105,6 +107,31 @@ def test_throughput_of_phones(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match=r"is a folder without \.csv files"):
         rates_bps(tmp_path / "empty", 0, form)
+
+
+def as_a_spreadsheet_writes(text: str) -> str:
+    """The same table with a byte-order mark, blanks after commas, and blank lines after it."""
+    return "\ufeff" + text.replace(",", ", ") + "\n  \n"
+
+
+def test_what_a_spreadsheet_writes_is_read(tmp_path: Path) -> None:
+    """Traces of rates and of phones, tables of clients and traces of statistics."""
+    written(tmp_path / "rates.csv", [as_a_spreadsheet_writes("\n".join(csv_lines()) + "\n")])
+    np.testing.assert_array_equal(rates_bps(tmp_path / "rates.csv", 2), RATES[2])
+    rows = "".join(ucc_row(cell, n) for n, cell in enumerate(["52000", "-"]))
+    written(tmp_path / "phone.csv", [as_a_spreadsheet_writes(UCC_HEADER + rows)])
+    found = [rates_bps(tmp_path / "phone.csv", n, "radio.trace_form=ucc-5g")[0, 0] for n in range(3)]
+    assert found == [52e6, 0.0, 52e6]
+    written(
+        tmp_path / "clients.csv", [as_a_spreadsheet_writes("cycles_per_sample,profile\nauto,laptop\n700,pixel-2\n")]
+    )
+    assert read_clients(str(tmp_path / "clients.csv")).rows == (
+        {"cycles_per_sample": "auto", "profile": "laptop"},
+        {"cycles_per_sample": 700.0, "profile": "pixel-2"},
+    )
+    written(tmp_path / "losses.csv", [as_a_spreadsheet_writes("round,loss\n0,2\n5,1\n")])
+    rounds, losses = read_trace(str(tmp_path / "losses.csv"), 3)["loss", None]
+    assert (rounds.tolist(), losses.tolist()) == ([0.0, 5.0], [2.0, 1.0])
 
 
 @pytest.mark.parametrize("uplink", [False, True])

@@ -21,9 +21,9 @@ def settled_within(
 ) -> Outcome:
     """The outcome of a round in which nobody spends more than its battery holds.
 
-    A client that would is lost: its battery empties on the way, so its upload fails and what was left is charged.
-    `settle` gives the outcome if these clients fail. A lost upload can make the round longer, and so empty another
-    battery.
+    A client that would is lost: its battery empties on the way, so its upload fails and all that was left is charged,
+    also where it empties after the deadline because the decision is exempt from that. `settle` gives the outcome if
+    these clients fail. A lost upload can make the round longer, and so empty another battery.
     """
     outcome = settle(failed)
     if batteries_j is None:
@@ -36,7 +36,7 @@ def settled_within(
         emptied |= short
         outcome = settle(failed | emptied)
     with np.errstate(divide="ignore", invalid="ignore"):
-        shares = np.where(emptied, np.minimum(batteries_j / outcome.energy_j, 1.0), 1.0)
+        shares = np.where(emptied, batteries_j / outcome.energy_j, 1.0)
     parts: dict[str, Any] = {name: getattr(outcome, name) * shares for name in KINDS}
     return replace(outcome, **parts) if emptied.any() else outcome
 

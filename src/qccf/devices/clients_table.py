@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from qccf.core.csv_tables import csv_table
 from qccf.core.errors import ConfigError
 from qccf.core.suggest import hint
 from qccf.devices.profile import FIGURES, checked_steps, require_figure
@@ -136,13 +137,12 @@ def _pairs(cell: str) -> list[list[float]]:
 
 def _csv_rows(path: Path) -> tuple[list[str], list[list[str]]]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = [row for row in csv.reader(line for line in file if not line.startswith("#")) if row]
+        with path.open(encoding="utf-8", newline="") as file:
+            names, rows = csv_table(file)
     except (UnicodeDecodeError, csv.Error):
         raise ConfigError("it is not a CSV file in UTF-8.") from None
-    if not lines:
+    if not names:
         raise ConfigError("it is empty: begin with a line of column names.")
-    names, rows = [name.strip() for name in lines[0]], lines[1:]
     for index, row in enumerate(rows):
         if len(row) != len(names):
             raise ConfigError(f"row {index + 1} has {len(row)} cells, but there are {len(names)} columns.")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from qccf.core.errors import FrequencyError, MeterError
 from qccf.devices.meters.sysfs import read_count, read_word
+from qccf.devices.profile import FIGURES
 
 SYSTEM = Path("/sys")
 CPUINFO = Path("/proc/cpuinfo")
@@ -47,8 +48,12 @@ class Cpufreq:
         return 1e3 * lowest, 1e3 * highest
 
     def current_hz(self) -> float:
-        """The frequency of the fastest group now."""
-        return 1e3 * _count(self._fastest / "scaling_cur_freq")
+        """The frequency of the fastest group now; raises `FrequencyError` where the driver does not tell it."""
+        file, limits = self._fastest / "scaling_cur_freq", FIGURES["frequency_max_hz"]
+        khz = _count(file)
+        if not limits.least <= 1e3 * khz <= limits.most:
+            raise FrequencyError(f"{file} holds {khz}, which is no frequency in kHz.")
+        return 1e3 * khz
 
     @contextmanager
     def held(self, frequency_hz: float) -> Iterator[None]:

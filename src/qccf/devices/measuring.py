@@ -6,12 +6,14 @@ says why, and what was assumed instead.
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from qccf.core.errors import ConfigError, FrequencyError, MeterError
 from qccf.devices.cpufreq import Cpufreq, stated_hz
 from qccf.devices.meters.protocol import CheckedMeter
+from qccf.devices.profile import FIGURES, MAX_COMPUTE_POWER_W
 
 Work = Callable[[], int]
 """Does one step of the work and returns its number of samples."""
@@ -26,6 +28,10 @@ PAUSE_S = 0.05
 """Between two readings of the meter while the machine rests."""
 LEAST_BUSY = 0.9
 """Work that has less than this share of one core was held up by other programs."""
+LEAST_ADDED_W = 0.01
+"""No processor that trains takes less; a meter that shows less does not show the work."""
+SAME = 0.01
+"""Frequencies that differ by at most this share are one."""
 TOLERANCE = 0.05
 """A CPU that runs at another frequency than the one set by more than this share is reported."""
 
@@ -82,18 +88,38 @@ class Machine:
             self.drop_meter(str(error))
             return None
 
-    def frequency_hz(self) -> float:
-        """The frequency that runs now."""
-        found = self.cpufreq.current_hz() if self.cpufreq is not None else self.stated_hz
+    def frequency_hz(self, set_hz: float | None = None) -> float:
+        """The frequency that runs now. A machine that does not tell it runs at the one that was set or stated."""
+        try:
+            told_hz = None if self.cpufreq is None else self.cpufreq.current_hz()
+        except FrequencyError as error:
+            told_hz = None
+            if set_hz is not None:
+                self.note(f"{error} The profile takes the frequencies that were set.")
+        found = told_hz or set_hz or self.stated_hz
         if not found:
             raise ConfigError("this machine does not tell the frequency of its CPU: give it with --frequency HERTZ.")
         return found
+
+    def require_frequency(self) -> None:
+        """Refuse a machine that tells no frequency and lets none be set."""
+        try:
+            highest_hz = None if self.cpufreq is None else self.cpufreq.steps_hz()[-1]
+            with nullcontext() if self.cpufreq is None or highest_hz is None else self.cpufreq.held(highest_hz):
+                self.frequency_hz(highest_hz)
+        except FrequencyError:
+            self.frequency_hz()
+
+    def note(self, sentence: str) -> None:
+        """Say something once."""
+        if sentence not in self.notes:
+            self.notes.append(sentence)
 
 
 def this_machine(root: Path, meter: CheckedMeter | None, frequency_hz: float | None = None) -> Machine:
     """The machine whose kernel files are below `root`; `frequency_hz` is taken where the machine tells none."""
     try:
-        return Machine(meter, Cpufreq(root))
+        return Machine(meter, Cpufreq(root), frequency_hz or stated_hz())
     except FrequencyError as error:
         machine = Machine(meter, None, frequency_hz or stated_hz())
         machine.notes.append(f"one frequency was measured, because none can be set: {error}")
@@ -102,12 +128,12 @@ def this_machine(root: Path, meter: CheckedMeter | None, frequency_hz: float | N
 
 def measure(work: Work, machine: Machine, *, seconds: float, show: Progress) -> Measurement:
     """Rest for `seconds`, then do the work for `seconds` at each frequency that this process may set."""
-    machine.frequency_hz()  # refuse a machine without one before anything takes time
+    machine.require_frequency()  # before anything takes time
     show("warming up", 0.0, seconds)
     _repeat(work, machine, 0.0, lambda _done_s: None)  # the first steps compile and allocate
     idle_w = _idle_power_w(machine, seconds, show)
     trials = _trials(_Trials(work, machine, seconds, idle_w, show))
-    trials.sort(key=lambda trial: trial.frequency_hz)
+    trials = _joined(sorted(trials, key=lambda trial: trial.frequency_hz), machine)
     highest_hz = trials[-1].frequency_hz
     limits = machine.cpufreq.limits_hz() if machine.cpufreq is not None else (highest_hz, highest_hz)
     name = machine.meter.name if machine.meter is not None else ""
@@ -141,6 +167,40 @@ def _trials(shared: _Trials) -> list[Trial]:
     return trials or [_trial(shared, None)]
 
 
+def _joined(trials: list[Trial], machine: Machine) -> list[Trial]:
+    """Trials that ran at the same frequency as one, in rising order: some drivers adapt the frequency themselves."""
+    groups: list[list[Trial]] = []
+    for trial in trials:
+        if groups and trial.frequency_hz <= groups[-1][0].frequency_hz * (1.0 + SAME):
+            groups[-1].append(trial)
+        else:
+            groups.append([trial])
+    for group in groups:
+        if len(group) > 1:
+            mhz = group[0].frequency_hz / 1e6
+            machine.note(f"{len(group)} of the frequencies that were set ran at {mhz:.0f} MHz and count as one.")
+    return [group[0] if len(group) == 1 else _mean_trial(group) for group in groups]
+
+
+def _mean_trial(trials: list[Trial]) -> Trial:
+    """The mean over time."""
+    samples = sum(trial.samples for trial in trials)
+    seconds = [trial.seconds_per_sample * trial.samples for trial in trials]
+    shares = [one / sum(seconds) for one in seconds]
+
+    def mean(values: list[float]) -> float:
+        return sum(share * value for share, value in zip(shares, values, strict=True))
+
+    powers_w = [trial.power_w for trial in trials if trial.power_w is not None]
+    return Trial(
+        mean([trial.frequency_hz for trial in trials]),
+        sum(seconds) / samples,
+        mean(powers_w) if len(powers_w) == len(trials) else None,
+        samples,
+        mean([trial.busy_cores for trial in trials]),
+    )
+
+
 def _chosen(steps_hz: Sequence[float]) -> list[float]:
     """At most so many, evenly, with the lowest and the highest."""
     if len(steps_hz) <= MOST_FREQUENCIES:
@@ -156,7 +216,14 @@ def _idle_power_w(machine: Machine, seconds: float, show: Progress) -> float | N
         show("resting", spent_s, seconds)
         machine.sleep(PAUSE_S)
         now_j, spent_s = machine.joules(), machine.clock() - start_s
-    return None if start_j is None or now_j is None else (now_j - start_j) / spent_s
+    if start_j is None or now_j is None:
+        return None
+    idle_w, most_w = (now_j - start_j) / spent_s, FIGURES["idle_power_w"].most
+    if idle_w > most_w:
+        name = machine.meter.name if machine.meter is not None else ""
+        machine.drop_meter(f"meter {name!r} shows {idle_w:.3g} W at rest, above {most_w:g} W: does it count joules?")
+        return None
+    return idle_w
 
 
 def _trial(shared: _Trials, step_hz: float | None) -> Trial:
@@ -166,7 +233,7 @@ def _trial(shared: _Trials, step_hz: float | None) -> Trial:
     label = f"training at {(step_hz or machine.frequency_hz()) / 1e6:.0f} MHz"
 
     def between(done_s: float) -> None:
-        seen_hz.append(machine.frequency_hz())
+        seen_hz.append(machine.frequency_hz(step_hz))
         machine.joules()
         shared.show(label, min(done_s, seconds), seconds)
 
@@ -210,7 +277,12 @@ def _added_power_w(machine: Machine, joules: float, seconds: float, idle_w: floa
         machine.drop_meter(f"meter {name!r} did not advance during {seconds:.1f} s of work.")
         return None
     added_w = joules / seconds - idle_w
-    if added_w <= 0.0:
+    if added_w > MAX_COMPUTE_POWER_W:
+        machine.drop_meter(
+            f"by meter {name!r} the work adds {added_w:.3g} W, above {MAX_COMPUTE_POWER_W:g} W: does it count joules?"
+        )
+        return None
+    if added_w < LEAST_ADDED_W:
         machine.drop_meter(
             f"by meter {name!r} the machine takes {joules / seconds:.3g} W at work and {idle_w:.3g} W at rest: stop "
             "other programs, or measure for longer."

@@ -9,6 +9,7 @@ round is what training adds, and resting can be charged or not (see `accounts.id
 """
 
 import math
+import sys
 import tomllib
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
@@ -42,7 +43,7 @@ FIGURES = {
     "frequency_max_hz": Figure(1e6, 1e11, "Hz", "highest frequency"),
     "transmit_power_w": Figure(1e-6, 10.0, "W", "highest power that the antenna radiates"),
     "circuit_power_w": Figure(0.0, 100.0, "W", "power of the radio besides what it radiates, while it sends"),
-    "idle_power_w": Figure(0.0, 100.0, "W", "power of the device at rest"),
+    "idle_power_w": Figure(0.0, 1000.0, "W", "power of the device at rest"),
     "battery_j": Figure(1e-6, math.inf, "J", "energy of a full battery; inf for mains"),
 }
 LAW = ("energy_coefficient", "frequency_min_hz", "frequency_max_hz")
@@ -165,11 +166,13 @@ def require_plausible(figures: Mapping[str, Any]) -> None:
 def require_figure(key: str, value: Any) -> float:
     """A number within the limits of its figure."""
     figure = FIGURES[key]
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+    too_long = isinstance(value, int) and abs(value) > sys.float_info.max  # no float, so it cannot be formatted either
+    if isinstance(value, bool) or not isinstance(value, int | float) or (not too_long and math.isnan(value)):
         raise ConfigError(f"{key} = {value!r} is not a number: it is in {figure.unit}.")
-    if not figure.least <= value <= figure.most:
+    if too_long or not figure.least <= value <= figure.most:
+        shown = f"a number beyond {sys.float_info.max:.0e}" if too_long else f"{value:g}"
         raise ConfigError(
-            f"{key} = {value:g} is out of range: it must be from {figure.least:g} to {figure.most:g}, in {figure.unit}."
+            f"{key} = {shown} is out of range: it must be from {figure.least:g} to {figure.most:g}, in {figure.unit}."
         )
     return float(value)
 

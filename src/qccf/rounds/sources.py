@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from qccf.core.contracts import Decision, FloatArray, Statistics
+from qccf.core.csv_tables import csv_table
 from qccf.core.errors import ConfigError
 from qccf.learning.results import Flat, LocalStatistics
 from qccf.quantization.protocol import Codec, Forecast
@@ -240,8 +241,11 @@ def read_trace(name: str, num_clients: int) -> _Series:
         raise ConfigError(
             f"statistics.trace = {name!r} cannot be read: {reason}; bundled traces: {', '.join(BUNDLED_TRACES)}."
         ) from None
-    reader = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
-    columns = set(reader.fieldnames or [])
+    try:
+        names, rows = csv_table(text.splitlines())
+    except csv.Error as error:
+        raise ConfigError(f"statistics.trace = {name!r} is not a CSV file: {error}.") from None
+    columns = set(names)
     unknown = columns - {"round", "client", *TRACE_COLUMNS}
     if "round" not in columns or unknown:
         problem = f"has the unknown column {sorted(unknown)[0]!r}" if unknown else "has no column 'round'"
@@ -249,16 +253,19 @@ def read_trace(name: str, num_clients: int) -> _Series:
             f"statistics.trace = {name!r} {problem}: it has round, any of {', '.join(TRACE_COLUMNS)}, perhaps client."
         )
     points: dict[tuple[str, int | None], list[tuple[float, float]]] = {}
-    if len(columns) < len(reader.fieldnames or []):
+    if len(columns) < len(names):
         raise ConfigError(f"statistics.trace = {name!r} has a column twice.")
-    for line, row in enumerate(reader, start=1):
-        if None in row:
-            raise ConfigError(f"statistics.trace = {name!r}: row {line} has more cells than there are columns.")
+    for line, found in enumerate(rows, start=1):
+        if len(found) != len(names):
+            raise ConfigError(
+                f"statistics.trace = {name!r}: row {line} has {len(found)} cells, but there are {len(names)} columns."
+            )
+        row = dict(zip(names, found, strict=True))
         try:
             client = int(row["client"]) if "client" in columns else None
             cells = {column: float(row[column]) for column in columns - {"client"}}
-        except (TypeError, ValueError):
-            raise ConfigError(f"statistics.trace = {name!r}: row {line} is not all numbers: {dict(row)}.") from None
+        except ValueError:
+            raise ConfigError(f"statistics.trace = {name!r}: row {line} is not all numbers: {row}.") from None
         if client is not None and not 0 <= client < num_clients:
             raise ConfigError(
                 f"statistics.trace = {name!r}: row {line} names client {client}, but there are clients 0 to "

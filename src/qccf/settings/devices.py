@@ -118,8 +118,9 @@ def scenario_fleet(scenario: "Scenario", seed: int, flops: Callable[[], float] |
 
     def counted() -> float:
         learning = scenario.learning
-        stated = learning.flops_per_sample
-        return stated or flops_per_sample(learning.model, learning.model_options, scenario.data.dataset)
+        return learning.flops_per_sample or flops_per_sample(
+            learning.model, learning.model_options, scenario.data.dataset, learning.num_parameters
+        )
 
     flops = flops or counted
     if devices.digest and devices.files_digest() not in ("", devices.digest):

@@ -1,5 +1,6 @@
 """What training takes on a node: seconds, joules, and a CPU frequency that is set back."""
 
+import logging
 import math
 import threading
 import time
@@ -8,7 +9,9 @@ import numpy as np
 import pytest
 
 from qccf.devices.meters.protocol import CheckedMeter
+from qccf.runtimes.flower import machine
 from qccf.runtimes.flower.machine import measured
+from tests.helpers import made_sysfs
 from tests.helpers.made_sysfs import add_cpufreq, add_package, write
 from tests.helpers.own_federation import ROUNDS, federation, first_arrays
 
@@ -68,6 +71,43 @@ def test_a_meter_that_stalls_or_fails_is_no_joules(tmp_path) -> None:
         time.sleep(0.3)
     assert math.isnan(stalled.joules)
     assert math.isnan(failed.joules)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("nosuch:Thing", "meter 'nosuch:Thing' cannot be loaded: there is no module nosuch"),
+        ("tests.helpers.made_sysfs:Thing", "has no Thing"),
+        ("powercup", "meter 'powercup' is not one of powercap, battery (did you mean 'powercap'?)"),
+        ("tests.helpers.made_sysfs:AbsentMeter", "meter 'tests.helpers.made_sysfs:AbsentMeter': OSError: no such port"),
+    ],
+)
+def test_a_meter_that_cannot_be_opened_is_a_warning(tmp_path, caplog, name: str, reason: str) -> None:
+    with caplog.at_level(logging.WARNING, logger="flwr"), measured({"meter": name}, 0.0, tmp_path) as taken:
+        pass
+    assert "the energy is not measured" in caplog.text
+    assert reason in caplog.text
+    assert math.isnan(taken.joules)
+    assert taken.seconds >= 0.0
+
+
+def test_a_users_meter_that_fails_on_the_way_tells_no_joules(tmp_path, monkeypatch) -> None:
+    """It is read when it is opened, at the start and once more; the joules until then are not those of all training."""
+    monkeypatch.setattr(machine, "READ_EVERY_S", 0.01)
+    failed = threading.Event()
+    monkeypatch.setattr(machine, "log", lambda level, *_: failed.set() if level == logging.WARNING else None)
+    with measured({"meter": "tests.helpers.made_sysfs:UnpluggedMeter"}, 0.0, tmp_path) as taken:
+        assert failed.wait(60.0)
+    assert math.isnan(taken.joules)
+
+
+def test_the_last_reading_counts(tmp_path, monkeypatch) -> None:
+    """The same meter fails at the reading after the block."""
+    monkeypatch.setattr(machine, "READ_EVERY_S", 3600.0)
+    monkeypatch.setattr(made_sysfs.UnpluggedMeter, "__init__", lambda self: setattr(self, "reads", 1))
+    with measured({"meter": "tests.helpers.made_sysfs:UnpluggedMeter"}, 0.0, tmp_path) as taken:
+        pass
+    assert math.isnan(taken.joules)
 
 
 @pytest.mark.parametrize("allowed", [True, False])

@@ -13,8 +13,9 @@ from flwr.app import Array, ArrayRecord, Context, Message, MessageType, MetricRe
 from flwr.superlink.grid import http_grid
 from torch.nn import functional
 
-from qccf.core.errors import FederationError, LayoutError
+from qccf.core.errors import ConfigError, FederationError, LayoutError
 from qccf.core.streams import stream
+from qccf.devices.profiles.registry import find_profile
 from qccf.flower import MeasuredRates, Meter, QccfStrategy, SimulatedRates, client_app, server_app
 from qccf.learning.training import FlatModel, local_update
 from qccf.quantization.entropy import EntropyCodec
@@ -24,6 +25,7 @@ from qccf.runtimes.flower import mod, run_config
 from qccf.runtimes.flower import strategy as strategy_module
 from qccf.runtimes.flower.layout import Layout
 from qccf.runtimes.flower.messages import UPLOAD, Instruction
+from qccf.settings.loading import load_scenario
 from tests.helpers.loop_grid import LoopGrid
 from tests.helpers.own_federation import ROUNDS, federation, first_arrays, is_training, own_app
 from tests.helpers.own_models import Normed
@@ -60,6 +62,24 @@ def test_nobody_but_the_scheduled_clients_gets_work() -> None:
     on = strategy.ledger.tables()["clients"]["participated"].reshape(ROUNDS, 5)
     assert len(worked) == on.sum() <= 2 * ROUNDS
     assert worked == [int(client) for row in on for client in np.flatnonzero(row)]
+
+
+def test_the_operations_of_an_own_model_are_asked_for() -> None:
+    """The scenario is that of another network, whose cycles must not be taken for those of this one."""
+    settings = ["devices.profile=raspberry-pi-4", "device.deadline_s=30", "federation.num_clients=5"]
+    grid = LoopGrid(own_app(), range(5))
+    strategy = QccfStrategy(load_scenario("femnist", settings), join_timeout_s=0.5)
+    with pytest.raises(ConfigError, match=r"650 parameters and is not .*'femnist-cnn'.*set learning\.flops_per_sample"):
+        strategy.start(grid, first_arrays(), num_rounds=1, timeout=5)
+    assert not grid.sent, "before any client is asked"
+    stated = load_scenario("femnist", [*settings, "learning.flops_per_sample=7.6e6"])
+    strategy = QccfStrategy(stated, join_timeout_s=0.5)
+    strategy.start(grid, first_arrays(), num_rounds=1, timeout=5)
+    clients = strategy.ledger.tables()["clients"]
+    board = find_profile("raspberry-pi-4")
+    cycles = 2 * (7.6e6 / board.flops_per_cycle) * 60
+    expected_j = board.energy_coefficient * cycles * clients["frequency_hz"] ** 2
+    np.testing.assert_allclose(clients["compute_energy_j"], expected_j)
 
 
 def test_the_meter_agrees_with_our_own_training() -> None:

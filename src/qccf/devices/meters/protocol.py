@@ -28,8 +28,13 @@ class CheckedMeter:
         self._last_j = -math.inf
 
     def energy_j(self) -> float:
-        """Joules since the meter was built."""
-        value: Any = self._meter.energy_j()
+        """Joules since the meter was built. Whatever goes wrong in a user's own meter is a MeterError."""
+        try:
+            value: Any = self._meter.energy_j()
+        except MeterError:
+            raise
+        except Exception as error:
+            raise MeterError(f"meter {self.name!r} fails: {type(error).__name__}: {error}.") from error
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             raise MeterError(f"meter {self.name!r} gives {value!r} instead of joules.")
         if value < self._last_j:

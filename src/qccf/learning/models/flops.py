@@ -1,11 +1,23 @@
 """Floating-point operations of training on one sample: stored for the models of this package, counted for others."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from qccf.core.errors import ConfigError
 
-STORED = {"femnist-cnn": 63_886_592.0, "cifar10-cnn": 79_305_984.0, "small-cnn": 1_151_168.0}
+
+class Work(NamedTuple):
+    """What training on one sample takes in floating-point operations, and the number of parameters."""
+
+    flops: float
+    num_parameters: int
+
+
+STORED = {
+    "femnist-cnn": Work(63_886_592.0, 246_590),
+    "cifar10-cnn": Work(79_305_984.0, 576_778),
+    "small-cnn": Work(1_151_168.0, 12_414),
+}
 """As PyTorch counts them, so that a plan needs no PyTorch; a test compares."""
 
 IMAGES = {
@@ -15,8 +27,23 @@ IMAGES = {
 """Shapes of the samples of our datasets, with which another model is counted."""
 
 
-def flops_per_sample(model: str, options: Mapping[str, Any], dataset: str) -> float:
-    """Operations of a forward and a backward pass with one sample; a multiplication and an addition are two."""
+def flops_per_sample(model: str, options: Mapping[str, Any], dataset: str, num_parameters: int = 0) -> float:
+    """Operations of a forward and a backward pass with one sample; a multiplication and an addition are two.
+
+    `num_parameters` is the size of the model that is trained, 0 where it is not known. Another size than that of
+    `model` is another model, as in a Flower app of one's own, whose operations nobody knows here.
+    """
+    work = _known_work(model, options, dataset)
+    if num_parameters not in (0, work.num_parameters):
+        raise ConfigError(
+            f'cycles_per_sample = "auto" needs the operations of the model that is trained, which has '
+            f"{num_parameters:,} parameters and is not learning.model = {model!r} with {work.num_parameters:,}: set "
+            "learning.flops_per_sample."
+        )
+    return work.flops
+
+
+def _known_work(model: str, options: Mapping[str, Any], dataset: str) -> Work:
     if model in STORED and not options:
         return STORED[model]
     if dataset not in IMAGES:
@@ -25,7 +52,9 @@ def flops_per_sample(model: str, options: Mapping[str, Any], dataset: str) -> fl
             f"with data.dataset = {dataset!r}: set learning.flops_per_sample."
         )
     try:
-        return counted_flops(model, options, IMAGES[dataset])
+        from qccf.learning.models.registry import count_values
+
+        return Work(counted_flops(model, options, IMAGES[dataset]), count_values(model, **options).parameters)
     except ImportError:
         raise ConfigError(
             f"the operations of learning.model = {model!r} are counted with torch, which is not installed: set "

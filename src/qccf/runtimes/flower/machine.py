@@ -16,7 +16,7 @@ from typing import Any
 
 from flwr.common.logger import log
 
-from qccf.core.errors import FrequencyError, MeterError
+from qccf.core.errors import FrequencyError, MeterError, QccfError
 from qccf.devices.cpufreq import Cpufreq
 from qccf.devices.meters.protocol import CheckedMeter
 from qccf.devices.meters.registry import SYSTEM, first_meter, open_meter
@@ -54,15 +54,14 @@ def measured(node_config: Any, frequency_hz: float, root: Path = SYSTEM) -> Iter
 
 def _node_meter(name: str, root: Path) -> CheckedMeter | None:
     """The meter that a node names, or the first that it has. One that cannot be used is a warning: training goes on."""
-    if name == "none":
-        return None
-    if name == "auto":
-        return first_meter(root)[0]
     try:
-        return open_meter(name, root)
-    except MeterError as error:
-        log(WARNING, "qccf: the energy is not measured: %s", error)
-        return None
+        return None if name == "none" else first_meter(root)[0] if name == "auto" else open_meter(name, root)
+    except QccfError as error:
+        reason = str(error)
+    except Exception as error:  # a meter of the node's own may fail in any way
+        reason = f"meter {name!r}: {type(error).__name__}: {error}"
+    log(WARNING, "qccf: the energy is not measured: %s", reason)
+    return None
 
 
 class _Reader:

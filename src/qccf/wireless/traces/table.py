@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from qccf.core.contracts import FloatArray
+from qccf.core.csv_tables import csv_table
 from qccf.core.errors import TraceError
 from qccf.core.units import db_to_linear
 from qccf.wireless.traces.arrays import read_arrays
@@ -91,18 +92,16 @@ def _index_column(name: str, column: Any) -> Any:
 def _csv_columns(path: Path) -> dict[str, list[str]]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            rows = csv.reader(line for line in file if not line.startswith("#"))
-            names = next(rows, [])
-            if len(set(names)) < len(names):
-                raise TraceError("has a column twice.")
-            body = list(rows)
+            names, rows = csv_table(file)
     except (UnicodeDecodeError, csv.Error):
         raise TraceError("is not a CSV file in UTF-8.") from None
-    require_count(len(body))
-    for line, row in enumerate(body, start=1):
+    if len(set(names)) < len(names):
+        raise TraceError("has a column twice.")
+    require_count(len(rows))
+    for line, row in enumerate(rows, start=1):
         if len(row) != len(names):
             raise TraceError(f"has {len(row)} cells in row {line}, but {len(names)} columns.")
-    return {name: [row[index] for row in body] for index, name in enumerate(names)}
+    return {name: [row[index] for row in rows] for index, name in enumerate(names)}
 
 
 def _parquet_columns(path: Path) -> dict[str, Any]:

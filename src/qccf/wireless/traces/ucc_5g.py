@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from qccf.core.contracts import FloatArray
+from qccf.core.csv_tables import csv_table
 from qccf.core.errors import TraceError
 from qccf.wireless.traces.trace import Trace, require_count, trace_files
 
@@ -39,17 +40,18 @@ def read_ucc_5g(path: Path, *, num_clients: int, num_channels: int) -> Trace:  #
 def _uplink_bps(path: Path) -> FloatArray:
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            rows = csv.DictReader(file)
-            missing = [name for name in NEEDED if name not in (rows.fieldnames or [])]
-            if missing:
-                raise TraceError(f"has no column {missing[0]} in {path.name}: ucc-5g needs {', '.join(NEEDED)}.")
-            cells = [row["UL_bitrate"] for row in rows]
+            names, rows = csv_table(file)
     except (UnicodeDecodeError, csv.Error):
         raise TraceError(f"has {path.name}, which is not a CSV file in UTF-8.") from None
+    missing = [name for name in NEEDED if name not in names]
+    if missing:
+        raise TraceError(f"has no column {missing[0]} in {path.name}: ucc-5g needs {', '.join(NEEDED)}.")
+    place = names.index("UL_bitrate")
+    cells = [row[place] if place < len(row) else MISSING for row in rows]
     if not cells:
         raise TraceError(f"has no rows in {path.name}.")
     require_count(len(cells))
     try:
-        return KBPS * np.array([0.0 if cell in (MISSING, "", None) else float(cell) for cell in cells])
+        return KBPS * np.array([0.0 if cell in (MISSING, "") else float(cell) for cell in cells])
     except ValueError:
         raise TraceError(f"has a UL_bitrate in {path.name} that is neither a number nor {MISSING!r}.") from None
