@@ -2,10 +2,11 @@
 
 `simulated` trains a tiny model on random noise with 10,000 clients, 500 of which take part in each round, in a run
 folder with a checkpoint after every tenth round, and prints the memory of the process as rounds pass. `flower` starts a
-SuperLink with TLS and 30 SuperNodes; while rounds pass, a fifth of the nodes is killed and replaced, one at a time.
+SuperLink with TLS and 30 SuperNodes, of which 10 take part in each round, because each message starts a process; in
+every ten rounds a fifth of the nodes is killed and replaced by nodes with new keys, one at a time.
 
 Run: python -m benchmarks.load simulated [--clients 10000] [--participants 500] [--rounds 100]
-     python -m benchmarks.load flower [--nodes 30] [--rounds 50] [--churn 0.2]
+     python -m benchmarks.load flower [--nodes 30] [--rounds 50] [--churn 0.2] [--channels 10]
 """
 
 import argparse
@@ -107,7 +108,7 @@ def flower(options: argparse.Namespace) -> int:
         folder = Path(name)
         with Loopback(folder / "federation", options.nodes, app=APP) as federation:
             print(f"{options.nodes} SuperNodes started after {time.monotonic() - began:.0f} s", flush=True)
-            settings = f"radio.num_channels={options.nodes} radio.bandwidth_hz=1e6 device.cycles_per_sample=1e4"
+            settings = f"radio.num_channels={options.channels} radio.bandwidth_hz=1e6 device.cycles_per_sample=1e4"
             config = {"rounds": options.rounds, "num-clients": options.nodes, "out": folder / "run"}
             process = federation.run({**config, "settings": settings, "timeout": options.timeout})
             while process.poll() is None and time.monotonic() - began < RUN_S:
@@ -155,7 +156,8 @@ def main() -> int:
     nodes.add_argument(
         "--churn", type=float, default=0.2, help="share of nodes that is replaced in each span of rounds"
     )
-    nodes.add_argument("--every", type=int, default=50, help="rounds of such a span")
+    nodes.add_argument("--every", type=int, default=10, help="rounds of such a span")
+    nodes.add_argument("--channels", type=int, default=10, help="clients that can take part in a round")
     nodes.add_argument("--timeout", type=float, default=60.0, help="seconds for which a round waits for replies")
     nodes.set_defaults(call=flower)
     options = parser.parse_args()
