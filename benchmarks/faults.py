@@ -23,25 +23,31 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from qccf.cli import choices
 from qccf.core.errors import FileError, QccfError
 from qccf.core.files import alone_in
+from qccf.devices.profiles.registry import PROFILES
+from qccf.devices.radio_power.registry import RADIO_POWERS
 from qccf.paper.families import dotted
 from qccf.rounds import checkpoint
 from qccf.rounds.run import Run
 from qccf.rounds.run_folder import read_run
-from qccf.rounds.setup import check_scenario
+from qccf.rounds.setup import check_scenario, with_counted_parameters
 from qccf.runtimes.planner import plan
 from qccf.runtimes.simulator import run_fingerprint, simulate
 from qccf.settings.loading import Scenario, load_scenario, scenario_to_toml
+from qccf.wireless.path_loss.registry import PATH_LOSSES
+from qccf.wireless.rates.registry import RATE_MODELS
 from support.liars import bank, harm, measured
 from support.payloads import fuzz
-from tests.helpers.tiny import tiny_dataset, tiny_scenario
+from tests.helpers.tiny import SETTINGS, tiny_dataset, tiny_scenario
 
 LIES = bank()
 KEPT = Path(__file__).parents[1] / ".faults"
@@ -244,34 +250,135 @@ VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+NAMES: dict[str, tuple[str, ...]] = {
+    "policy.name": tuple(choices.POLICIES),
+    "codec.name": tuple(choices.CODECS),
+    "server.optimizer": tuple(choices.SERVER_OPTIMIZERS),
+    "server.downlink": ("model", "update+entropy"),
+    "aggregation.rule": tuple(choices.AGGREGATION_RULES),
+    "attack.kind": tuple(choices.ATTACKS),
+    "cell.path_loss": tuple(PATH_LOSSES),
+    "radio.power": tuple(RADIO_POWERS),
+    "radio.rate": tuple(RATE_MODELS),
+    "devices.profile": tuple(PROFILES),
+}
+"""Built-in values of settings that are names."""
+
+
+NEEDED: dict[str, dict[str, Any]] = {
+    **{f"server.{name}.": {"server.optimizer": name} for name in choices.SERVER_OPTIMIZERS},
+    **{f"aggregation.{name.replace('-', '_')}.": {"aggregation.rule": name} for name in choices.AGGREGATION_RULES},
+    **{f"attack.{name.replace('-', '_')}.": {"attack.kind": name} for name in choices.ATTACKS},
+    **{f"radio.{name.replace('-', '_')}.": {"radio.rate": name} for name in RATE_MODELS},
+    **{f"{name.replace('-', '_')}.": {"policy.name": name} for name in choices.POLICIES},
+    "radio.ue.": {"radio.power": "ue"},
+    "control.paper.": {"control.form": "paper"},
+    "control.inner": {"control.form": "paper"},
+    "control.solver": {"control.form": "paper"},
+    "control.genetic.": {"control.form": "paper", "control.solver": "genetic"},
+    "statistics.gradient": {"statistics.model": "constant", "codec.name": "model"},
+    "statistics.loss": {"statistics.model": "constant", "codec.name": "model"},
+    "statistics.weight": {"statistics.model": "constant", "codec.name": "model"},
+    "statistics.model": {"codec.name": "model"},
+    "privacy.noise_multiplier": {"privacy.clip_norm": 1.0},
+}
+"""Without these settings a key, which begins so, has no effect and is refused."""
+
+
+def described_keys() -> dict[str, dict[str, Any]]:
+    """Every key with its type, default and limits, as JSON schema."""
+    schema = Scenario.model_json_schema()
+
+    def keys(tree: dict[str, Any], prefix: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        for name, described in tree["properties"].items():
+            if "$ref" in described:
+                yield from keys(schema["$defs"][described["$ref"].rpartition("/")[2]], f"{prefix}{name}.")
+            else:
+                yield f"{prefix}{name}", described
+
+    return dict(keys(schema, ""))
+
+
+def valid_value(key: str, described: dict[str, Any], known: Any, chance: random.Random) -> Any:
+    """A value within the limits of a key, mostly near the one that it has, sometimes a limit itself."""
+    if key in NAMES:
+        return chance.choice(NAMES[key])
+    described = described | chance.choice(described.get("anyOf", [{}]))
+    if "enum" in described or described.get("type") == "boolean":
+        return chance.choice(described.get("enum", (True, False)))
+    if described.get("type") not in ("integer", "number"):
+        return described.get("const", known)
+    low = described.get("minimum", described.get("exclusiveMinimum", 0))
+    high = described.get("maximum", described.get("exclusiveMaximum", 10**6))
+    near = known if isinstance(known, int | float) and known else chance.choice((1, (high - low) / 1000))
+    value = chance.choice((low, high)) if chance.random() < 0.1 else near * 10.0 ** chance.gauss(0.0, 0.4)
+    value = min(max(value, low), high)
+    if value in (described.get("exclusiveMinimum"), described.get("exclusiveMaximum")):
+        value = (low + 9 * near) / 10 if low < near < high else (low + high) / 2
+    return int(value) if described["type"] == "integer" else float(value)
+
+
 def odd_value(known: Any, chance: random.Random) -> Any:
-    """A value mostly of the type that a setting has, for numbers near its own."""
-    if chance.random() < 0.2:
+    """A value of any type, or of the type that a setting has but of any size."""
+    if chance.random() < 0.5:
         return chance.choice(VALUES)
     if isinstance(known, bool):
         return chance.random() < 0.5
     if isinstance(known, int | float):
-        return type(known)(known * 10.0 ** chance.uniform(-1.5, 1.5) + chance.choice((0, 0, 1)))
+        return type(known)(known * 10.0 ** chance.uniform(-3.0, 3.0) + chance.choice((0, 0, 1)))
     return chance.choice([value for value in VALUES if isinstance(value, type(known))])
 
 
 def configured(chance: random.Random, _: Run, __: dict[str, Path]) -> str:
-    """One to three settings of any content: refused, or written and read back, and planned if it is small."""
-    known = dict(dotted(load_scenario("quick").model_dump()))
-    changes = {key: odd_value(known[key], chance) for key in chance.sample(list(known), chance.choice((1, 1, 2, 3)))}
+    """Other values for one to six settings, in every fourth case of any content.
+
+    They are refused, or written and read back, and then planned or trained for two rounds if they are small.
+    """
+    trains = chance.random() < 0.5
+    preset = "femnist" if trains else chance.choice(list(choices.PRESETS))
+    base = tiny_scenario() if trains else load_scenario(preset)
+    known, described = dict(dotted(base.model_dump())), described_keys()
+    stated = {one.partition("=")[0] for one in SETTINGS} if trains else set()
+    kept = {key: known[key] for key in stated} | {"federation.rounds": 2, "execution.workers": 1}
+    drawn = chance.sample([key for key in known if key in described], chance.randint(1, 6))
+    changes = {
+        needed: value
+        for key in drawn
+        for start, others in NEEDED.items()
+        if key.startswith(start)
+        for needed, value in others.items()
+    }
+    changes |= {key: valid_value(key, described[key], known[key], chance) for key in drawn if key not in changes}
+    if chance.random() < 0.25:
+        odd = chance.choice(list(known))
+        changes[odd] = odd_value(known[odd], chance)
     try:
-        made = load_scenario("quick", {"federation.rounds": 2} | changes)
+        made = load_scenario(preset, kept | changes)
         text = scenario_to_toml(made)
         with tempfile.TemporaryDirectory() as name:
-            (Path(name) / "scenario.toml").write_text(text, encoding="utf-8")
-            again = load_scenario(Path(name) / "scenario.toml")
-        assert scenario_to_toml(again) == text, "settings differ after they are read back"
-        check_scenario(made)
-        if made.federation.num_clients <= 200 and made.radio.num_channels <= 200 and made.federation.rounds <= 5:
-            plan(made, [made.policy.name], 1)
+            folder = Path(name)
+            (folder / "scenario.toml").write_text(text, encoding="utf-8")
+            again = load_scenario(folder / "scenario.toml")
+            assert scenario_to_toml(again) == text, "settings differ after they are read back"
+            check_scenario(with_counted_parameters(made))
+            if not is_small(made):
+                return "recovered"
+            if trains:
+                run = simulate(made, out=folder / "run", dataset=tiny_dataset(), warn=lambda _: None)
+                assert same(replace(read_run(folder / "run"), weights=run.weights), run), "other numbers are read back"
+            else:
+                (run,) = plan(made, [made.policy.name], 1)
+            assert np.isfinite(run.energy_j).all(), f"energy {run.energy_j}"
+            assert (np.diff(run.energy_j, prepend=0.0) >= 0.0).all(), f"energy {run.energy_j}"
     except QccfError as error:
         return "refused" if "\n" not in str(error) else f"lost: {error}"
     return "recovered"
+
+
+def is_small(made: Scenario) -> bool:
+    federation, learning = made.federation, made.learning
+    few = federation.num_clients <= 200 and made.radio.num_channels <= 200 and federation.rounds <= 5
+    return few and learning.local_updates <= 100 and learning.local_epochs <= 10
 
 
 def payload(chance: random.Random, _: Run, __: dict[str, Path]) -> str:
@@ -296,7 +403,7 @@ TITLES = {
     "files": "damaged files of a run folder",
     "disks": "files that cannot grow (full disk)",
     "writers": "second writers of a folder",
-    "configurations": "configurations of any content",
+    "configurations": "configurations drawn at random",
     "payloads": "mutated payloads",
     "reports": "lying reports",
 }

@@ -1,17 +1,19 @@
 """Two load tests: many clients in one simulated federation, and many SuperNodes that come and go on loopback.
 
-`simulated` trains a tiny model on random noise with 10,000 clients, 500 of which take part in each round, and prints
-the memory of the process as rounds pass. `flower` starts a SuperLink with TLS and 30 SuperNodes; while rounds pass, a
-fifth of the nodes is killed and replaced, one at a time.
+`simulated` trains a tiny model on random noise with 10,000 clients, 500 of which take part in each round, in a run
+folder with a checkpoint after every tenth round, and prints the memory of the process as rounds pass. `flower` starts a
+SuperLink with TLS and 30 SuperNodes, of which 10 take part in each round, because each message starts a process; in
+every ten rounds a fifth of the nodes is killed and replaced by nodes with new keys, one at a time.
 
 Run: python -m benchmarks.load simulated [--clients 10000] [--participants 500] [--rounds 100]
-     python -m benchmarks.load flower [--nodes 30] [--rounds 50] [--churn 0.2]
+     python -m benchmarks.load flower [--nodes 30] [--rounds 50] [--churn 0.2] [--channels 10]
 """
 
 import argparse
 import os
 import random
 import re
+import resource
 import sys
 import tempfile
 import time
@@ -64,27 +66,38 @@ def simulated(options: argparse.Namespace) -> int:
         "learning.local_epochs=1",
         "codec.name=update+entropy",
         "execution.workers=1",
+        "execution.checkpoint_every=10",
     )
     seen: list[float] = []
-    began = time.monotonic()
+    packed: list[int] = []
+    began, used = time.monotonic(), time.process_time()
 
     def note(event: RoundEvent) -> None:
         seen.append(memory_mib())
+        packed.append(event.ledger.clients.nbytes + event.ledger.statistics.nbytes)
         n, row = len(event.ledger), event.ledger.last
         if n == 1 or n % 10 == 0:
             print(f"round {n}: {row['arrived']} arrived, {event.round_seconds:.1f} s, {seen[-1]:.0f} MiB", flush=True)
 
-    run = simulate(scenario, dataset=noise(options.clients), callbacks=[note])
+    with tempfile.TemporaryDirectory() as name:
+        run = simulate(scenario, out=Path(name) / "run", dataset=noise(options.clients), callbacks=[note])
+        ended, cpu = time.monotonic() - began, time.process_time() - used
+        sizes = {path.name: path.stat().st_size / 2**20 for path in sorted((Path(name) / "run").rglob("*.*"))}
+    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    took_part = float(run.round_columns["participants"].mean())
+    first = min(FIRST, len(seen)) - 1
+    rounds = max(len(seen) - 1 - first, 1)
+    grown, packed_mib = (seen[-1] - seen[first]) / rounds, (packed[-1] - packed[first]) / rounds / 2**20
     tables = [run.round_columns, run.client_columns, run.statistics_columns]
     table_mib = sum(column.nbytes for columns in tables for column in columns.values()) / 2**20 / options.rounds
-    rounds = options.rounds - FIRST
-    grown = (seen[-1] - seen[min(FIRST, len(seen)) - 1]) / max(rounds, 1)
-    print(
-        f"{options.clients} clients, {run.round_columns['participants'].mean():.0f} take part, {options.rounds} rounds"
-    )
-    print(f"{time.monotonic() - began:.0f} s, {max(seen):.0f} MiB at most")
-    print(f"memory grows by {grown:.2f} MiB per round from round {FIRST} on; a round's tables have {table_mib:.2f} MiB")
-    return int(grown > 2.0 * table_mib + 1.0)
+    print(f"{options.clients} clients, {took_part:.0f} take part, {options.rounds} rounds")
+    print(f"{ended:.0f} s, {cpu:.0f} s of CPU time")
+    print(f"memory: at most {max(seen):.0f} MiB after a round, {peak_mib:.0f} MiB when the tables are written")
+    print(f"from round {FIRST} on memory grows by {grown:.3f} MiB per round")
+    print(f"the packed tables grow by {packed_mib:.3f} MiB, {packed_mib * 2**20 / took_part:.0f} bytes per participant")
+    print(f"unpacked they have {table_mib:.2f} MiB per round")
+    print("files in MiB: " + ", ".join(f"{name} {size:.1f}" for name, size in sizes.items()))
+    return int(grown > 2.0 * packed_mib + 0.5)
 
 
 def flower(options: argparse.Namespace) -> int:
@@ -95,7 +108,7 @@ def flower(options: argparse.Namespace) -> int:
         folder = Path(name)
         with Loopback(folder / "federation", options.nodes, app=APP) as federation:
             print(f"{options.nodes} SuperNodes started after {time.monotonic() - began:.0f} s", flush=True)
-            settings = f"radio.num_channels={options.nodes} radio.bandwidth_hz=1e6 device.cycles_per_sample=1e4"
+            settings = f"radio.num_channels={options.channels} radio.bandwidth_hz=1e6 device.cycles_per_sample=1e4"
             config = {"rounds": options.rounds, "num-clients": options.nodes, "out": folder / "run"}
             process = federation.run({**config, "settings": settings, "timeout": options.timeout})
             while process.poll() is None and time.monotonic() - began < RUN_S:
@@ -143,7 +156,8 @@ def main() -> int:
     nodes.add_argument(
         "--churn", type=float, default=0.2, help="share of nodes that is replaced in each span of rounds"
     )
-    nodes.add_argument("--every", type=int, default=50, help="rounds of such a span")
+    nodes.add_argument("--every", type=int, default=10, help="rounds of such a span")
+    nodes.add_argument("--channels", type=int, default=10, help="clients that can take part in a round")
     nodes.add_argument("--timeout", type=float, default=60.0, help="seconds for which a round waits for replies")
     nodes.set_defaults(call=flower)
     options = parser.parse_args()

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from qccf.rounds.ledger import Columns
+from qccf.rounds.packed_table import Columns
 from qccf.settings.loading import Scenario, load_scenario
 
 ROUNDS, CLIENTS = 40, 6

@@ -4,11 +4,13 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
 from qccf.core.errors import QccfError, RunFolderError
+from qccf.rounds import packed_table
 from qccf.rounds.run import Run
 from qccf.rounds.run_folder import is_finished, read_run
 from qccf.runtimes.simulator import simulate
@@ -46,6 +48,28 @@ def test_every_flipped_bit_of_a_table_is_seen(folder: Path) -> None:
                 read_run(folder)
         (folder / name).write_bytes(data)
     assert read_run(folder).num_rounds == ROUNDS
+
+
+def test_statistics_are_written_some_rounds_at_a_time_and_read_as_one_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed_table, "PART_ROWS", 10)
+    run = trained(tmp_path, "codec.name=update+entropy")
+    file = pq.ParquetFile(tmp_path / "statistics.parquet")
+    assert [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)] == [10, 5]
+    read = read_run(tmp_path).statistics_columns
+    assert list(read) == list(run.statistics_columns)
+    for name, column in run.statistics_columns.items():
+        assert (read[name].dtype, read[name].shape) == (column.dtype, column.shape), name
+        assert read[name].tobytes() == column.tobytes(), name
+    frame = pd.read_parquet(tmp_path / "statistics.parquet")
+    assert frame["upload_errors"][7].tolist() == run.statistics_columns["upload_errors"][7].tolist()
+
+
+def test_an_unknown_number_is_null_for_other_programs(folder: Path) -> None:
+    measured = pq.read_table(folder / "clients.parquet")["measured_s"]
+    assert measured.null_count == len(measured)
+    assert np.isnan(read_run(folder).client_columns["measured_s"]).all()
 
 
 def test_a_changed_number_in_the_summary_or_the_settings_is_seen(folder: Path) -> None:

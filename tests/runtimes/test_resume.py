@@ -249,8 +249,8 @@ def test_parameters_are_counted_whatever_is_stated() -> None:
 def test_a_folder_of_another_version_is_refused_and_left_as_it_is(tmp_path: Path, monkeypatch) -> None:
     run_to_the_end("qccf", tmp_path)
     before = files_in(tmp_path)
-    monkeypatch.setattr(checkpoint, "FORMAT", 3)
-    with pytest.raises(RunFolderError, match=r"written by another version of qccf \(format 2, not 3\)"):
+    monkeypatch.setattr(checkpoint, "FORMAT", 4)
+    with pytest.raises(RunFolderError, match=r"written by another version of qccf \(format 3, not 4\)"):
         run_to_the_end("qccf", tmp_path)
     assert files_in(tmp_path) == before
 

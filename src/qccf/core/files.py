@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from qccf.core.errors import FileError
 
@@ -128,18 +129,26 @@ def write_text_whole(path: Path, text: str) -> None:
     write_whole(path, write)
 
 
+@contextmanager
+def opened_inside(path: Path, folder: Path) -> Iterator[BinaryIO]:
+    """A file of a folder, open to be read, with the refusals of `read_inside`."""
+    try:
+        require_inside(path, folder)
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise FileError(f"{path} is not a file: remove it.")
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
 def read_inside(path: Path, folder: Path) -> bytes:
     """The content of a file of a folder. Refuses links that lead out of the folder, and what is not a file.
 
     A folder may come from somebody else, and its links may lead to any file of this machine.
     """
-    try:
-        require_inside(path, folder)
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise FileError(f"{path} is not a file: remove it.")
-        return path.read_bytes()
-    except OSError as error:
-        raise FileError(f"{path} cannot be read: {error.strerror or error}.") from None
+    with opened_inside(path, folder) as file:
+        return file.read()
 
 
 def read_text_inside(path: Path, folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""Checkpoints: everything that a round passes to the next, and the ledger so far.
+"""Checkpoints: everything that a round passes to the next, and the ledger so far, packed as it is in memory.
 
 A checkpoint is one .npz file without pickles. It holds a fingerprint of its run and a checksum over all its arrays. It
 is written whole or not at all, and the previous one is kept. Checkpoints of other runs in the same folder are neither
@@ -6,7 +6,6 @@ used nor removed.
 """
 
 import hashlib
-import io
 import json
 import zipfile
 from dataclasses import fields
@@ -18,12 +17,13 @@ from numpy.typing import NDArray
 
 from qccf.core.contracts import Statistics
 from qccf.core.errors import CheckpointError, FileError, ForeignCheckpointError, RunFolderError
-from qccf.core.files import read_inside, write_whole
-from qccf.rounds.ledger import Columns, Ledger
+from qccf.core.files import opened_inside, write_whole
+from qccf.rounds.ledger import Ledger
+from qccf.rounds.packed_table import Columns, PackedTable
 from qccf.rounds.round import ServerState
 
 KEPT = 2
-FORMAT = 2
+FORMAT = 3
 """Raised whenever a checkpoint of the version before can no longer be read."""
 
 
@@ -31,6 +31,7 @@ def save(folder: Path, state: ServerState, ledger: Ledger, fingerprint: str) -> 
     """Write the checkpoint of a round and remove this run's checkpoints of earlier rounds, except the last ones."""
     assert state.weights is not None
     known = {one.name: getattr(state.statistics, one.name) for one in fields(Statistics)}
+    packed = {"clients": ledger.clients.packed(), "statistics": ledger.statistics.packed()}
     arrays: dict[str, NDArray[Any]] = {
         "weights": state.weights,
         "claims/doubts": state.doubts,
@@ -38,7 +39,8 @@ def save(folder: Path, state: ServerState, ledger: Ledger, fingerprint: str) -> 
         **{f"optimizer/{name}": array for name, array in state.optimizer_state.items()},
         **{f"rule/{name}": array for name, array in state.rule_state.items()},
         **{f"downlink/{name}": array for name, array in state.downlink_state.items()},
-        **{f"{table}/{name}": column for table, columns in ledger.tables().items() for name, column in columns.items()},
+        **{f"rounds/{name}": column for name, column in ledger.rounds().items()},
+        **{f"{table}/{name}": array for table, (_, arrays) in packed.items() for name, array in arrays.items()},
     }
     if state.batteries_j is not None:
         arrays["batteries_j"] = state.batteries_j
@@ -47,6 +49,7 @@ def save(folder: Path, state: ServerState, ledger: Ledger, fingerprint: str) -> 
         "fingerprint": fingerprint,
         "round_index": state.round_index,
         "policy_state": state.policy_state,
+        "layouts": {table: layout for table, (layout, _) in packed.items()},
     }
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     arrays["checksum"] = np.frombuffer(_digest(arrays), dtype=np.uint8)
@@ -103,20 +106,25 @@ def load(path: Path, fingerprint: str) -> tuple[ServerState, Ledger]:
             doubts=doubts,
             downlink_state=tables.pop("downlink"),
         )
-        return state, Ledger.restored(tables)
+        clients, known = (
+            PackedTable.unpacked(header["layouts"][name], tables[name], statistics.num_clients)
+            for name in ("clients", "statistics")
+        )
+        return state, Ledger.restored(tables["rounds"], clients, known)
     except Exception:
         raise _damaged(path) from None
 
 
-def _read(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a file. One changed bit in a zip file makes its reader fail in many ways."""
+def _read(path: Path, *names: str) -> dict[str, NDArray[Any]]:
+    """These arrays of a file, or all. One changed bit in a zip file makes its reader fail in many ways."""
     try:
-        data = read_inside(path, path.parent)
-        with zipfile.ZipFile(io.BytesIO(data)) as file:
-            if sum(one.file_size for one in file.infolist()) > len(data):  # we store, so a checkpoint cannot grow
-                raise _damaged(path)
-        with np.load(io.BytesIO(data), allow_pickle=False) as opened:
-            return {name: opened[name] for name in opened.files}
+        with opened_inside(path, path.parent) as file:
+            with zipfile.ZipFile(file) as directory:
+                if sum(one.file_size for one in directory.infolist()) > path.stat().st_size:
+                    raise _damaged(path)  # we store, so a checkpoint cannot grow
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as opened:
+                return {name: opened[name] for name in names or opened.files}
     except FileError as error:
         raise CheckpointError(str(error)) from None
     except Exception:
@@ -154,13 +162,16 @@ def newest_tables(folder: Path) -> tuple[dict[str, Columns], list[Path]] | None:
     for path in reversed(paths):
         try:
             arrays = _read(path)
-        except CheckpointError:
+            tables: dict[str, Columns] = {"rounds": {}, "clients": {}}
+            for name, column in arrays.items():
+                table, _, key = name.partition("/")
+                if table in tables:
+                    tables[table][key] = column
+            layout = json.loads(arrays["header"].tobytes())["layouts"]["clients"]
+            rows = len(arrays["known/dataset_sizes"])
+            tables["clients"] = PackedTable.unpacked(layout, tables["clients"], rows).columns()
+        except Exception:  # as in `_read`; or a checkpoint of another version
             continue
-        tables: dict[str, Columns] = {"rounds": {}, "clients": {}}
-        for name, column in arrays.items():
-            table, _, key = name.partition("/")
-            if table in tables:
-                tables[table][key] = column
         return tables, paths
     return None
 
@@ -173,7 +184,7 @@ def holds_foreign(folder: Path, fingerprint: str) -> bool:
 def _fingerprint_of(path: Path) -> str | None:
     """The run that a checkpoint belongs to; None if it is damaged."""
     try:
-        return str(json.loads(_read(path)["header"].tobytes())["fingerprint"])
+        return str(json.loads(_read(path, "header")["header"].tobytes())["fingerprint"])
     except Exception:  # as in `_read`
         return None
 
@@ -183,5 +194,5 @@ def _digest(arrays: dict[str, NDArray[Any]]) -> bytes:
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         digest.update(f"{name}{array.dtype.str}{array.shape}".encode())
-        digest.update(array.tobytes())
+        digest.update(array.view(np.uint8).data if array.nbytes else b"")
     return digest.digest()

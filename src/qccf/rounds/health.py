@@ -13,7 +13,7 @@ import numpy as np
 from qccf.control.scale_free_form import TOLERATED_NOISE
 from qccf.core.contracts import BoolArray, FloatArray, IntArray
 from qccf.core.steps import usual_steps
-from qccf.rounds.ledger import Columns
+from qccf.rounds.packed_table import Columns
 from qccf.settings.schema import DEFAULT_CODEC, Scenario
 
 LEAST_ABLE_SHARE = 0.5

@@ -24,8 +24,7 @@ from qccf.core.contracts import (
 from qccf.devices.cost import able_clients, training_cycles, transmit_powers_w
 from qccf.devices.power import rates_at_power_bps
 from qccf.quantization.costs import most_bits, payload_bits, raw_payload_bits
-
-Columns = dict[str, NDArray[Any]]
+from qccf.rounds.packed_table import Columns, PackedTable
 
 STATISTICS = {
     "dataset_size": "dataset_sizes",
@@ -52,8 +51,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self._rounds: list[dict[str, float | int]] = []
-        self._clients: list[Columns] = []
-        self._statistics: list[Columns] = []
+        self.clients = PackedTable()
+        self.statistics = PackedTable()
 
     def __len__(self) -> int:
         return len(self._rounds)
@@ -131,43 +130,43 @@ class Ledger:
         for client, taken in (measured or {}).items():
             for name, value in zip(MEASURED, taken, strict=True):
                 columns[name][client] = value
-        self._clients.append(columns)
-        self._statistics.append(_statistics_columns(round_index, observation.statistics))
+        self.clients.append(columns)
+        self.statistics.append(_statistics_columns(round_index, observation.statistics))
 
     def clipped(self) -> IntArray:
         """The clients whose change counted only in part in the last round."""
-        kept = self._clients[-1]["kept"]
+        kept = self.clients.last["kept"]
         return np.flatnonzero((kept > 0.0) & (kept < 1.0))
 
     def truncate(self, rounds: int) -> None:
         """Drop a round that was recorded but not completed."""
-        del self._rounds[rounds:], self._clients[rounds:], self._statistics[rounds:]
+        del self._rounds[rounds:]
+        self.clients.truncate(rounds)
+        self.statistics.truncate(rounds)
 
     def drop_last_evaluation(self) -> None:
         """Make the last round one that was not evaluated."""
         self._rounds[-1].update(test_accuracy=np.nan, test_loss=np.nan)
 
-    def tables(self) -> dict[str, Columns]:
-        """All three tables by name."""
+    def rounds(self) -> Columns:
+        """One row per round."""
         names = self._rounds[0] if self._rounds else {}
-        rounds = {name: np.array([row[name] for row in self._rounds]) for name in names}
-        return {"rounds": rounds, "clients": _joined(self._clients), "statistics": _joined(self._statistics)}
+        return {name: np.array([row[name] for row in self._rounds]) for name in names}
+
+    def tables(self) -> dict[str, Mapping[str, NDArray[Any]]]:
+        """All three tables by name."""
+        return {"rounds": self.rounds(), "clients": self.clients.columns(), "statistics": self.statistics}
 
     @classmethod
-    def restored(cls, tables: dict[str, Columns]) -> "Ledger":
+    def restored(cls, rounds: Columns, clients: PackedTable, statistics: PackedTable) -> "Ledger":
         """The ledger that has these tables."""
+        count = len(rounds.get("round", ()))
+        if not clients.num_rounds == statistics.num_rounds == count:
+            raise ValueError(f"a ledger of {count} rounds has {clients.num_rounds} and {statistics.num_rounds}.")
         ledger = cls()
-        rounds = tables["rounds"]
-        for index, number in enumerate(rounds.get("round", ())):
-            ledger._rounds.append({name: column[index].item() for name, column in rounds.items()})
-            for parts, name in ((ledger._clients, "clients"), (ledger._statistics, "statistics")):
-                own = tables[name]["round"] == number
-                parts.append({column: values[own] for column, values in tables[name].items()})
+        ledger._rounds = [{name: column[index].item() for name, column in rounds.items()} for index in range(count)]
+        ledger.clients, ledger.statistics = clients, statistics
         return ledger
-
-
-def _joined(parts: list[Columns]) -> Columns:
-    return {name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else {})}
 
 
 def _client_columns(
@@ -205,15 +204,15 @@ def _client_columns(
         "participated": on,
         "arrived": outcome.arrived,
         "missed": outcome.missed,
-        "channel": decision.channels,
-        "num_bits": decision.num_bits,
+        "channel": decision.channels.astype(np.int64),
+        "num_bits": decision.num_bits.astype(np.int64),
         "most_bits": most_bits(room_bits[:, None], observation.statistics, constants)[:, 0].astype(np.int64),
         "expected_bits": np.where(on, expected_bits, 0.0),
         "payload_bits": np.where(on, np.where(np.isfinite(sizes_bits), sizes_bits, expected_bits), 0.0),
         "rate_bps": np.where(on, sent_bps, np.nan),
         "estimated_rate_bps": np.where(on, rates_bps, np.nan),
-        "frequency_hz": decision.frequencies_hz,
-        "power_w": powers_w,
+        "frequency_hz": decision.frequencies_hz.astype(np.float64),
+        "power_w": np.asarray(powers_w, dtype=np.float64),
         "compute_energy_j": outcome.compute_energy_j,
         "upload_energy_j": outcome.upload_energy_j,
         **{name: np.broadcast_to(getattr(outcome, name), count) for name in CHARGES},

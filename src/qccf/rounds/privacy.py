@@ -16,7 +16,7 @@ from qccf.core.errors import ConfigError
 from qccf.learning.results import Flat, LocalResult, LocalStatistics
 
 if TYPE_CHECKING:
-    from qccf.rounds.ledger import Columns
+    from qccf.rounds.packed_table import Columns
     from qccf.settings.schema import Scenario
 
 SENSITIVITY = 2.0

@@ -1,13 +1,14 @@
 """A run: its settings, its tables and its summary, whether it was trained, planned or read back from a folder."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qccf._version import __version__
 from qccf.core.contracts import Constants, FloatArray
@@ -17,7 +18,8 @@ from qccf.devices import cost
 from qccf.learning.results import Flat
 from qccf.policies.registry import codes
 from qccf.rounds.health import Finding, gathered, health, service
-from qccf.rounds.ledger import CHARGES, Columns, Ledger
+from qccf.rounds.ledger import CHARGES, Ledger
+from qccf.rounds.packed_table import Columns
 from qccf.rounds.privacy import privacy_sentence, privacy_summary
 from qccf.settings.loading import own_code
 from qccf.settings.schema import Scenario
@@ -35,7 +37,7 @@ class Run:
     summary: dict[str, Any]
     round_columns: Columns
     client_columns: Columns
-    statistics_columns: Columns = field(default_factory=dict)
+    statistics_columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     weights: Flat | None = None
     folder: Path | None = None
 
@@ -210,9 +212,9 @@ def privacy_sentences(runs: Sequence[Run]) -> list[str]:
 
 def finished_run(scenario: Scenario, ledger: Ledger, *, weights: Flat | None = None, **about: Any) -> Run:
     """The run that a ledger records. `about` goes into the summary."""
-    tables = ledger.tables()
-    summary = run_summary(scenario, tables["rounds"], tables["clients"], **about)
-    return Run(scenario, summary, tables["rounds"], tables["clients"], tables["statistics"], weights)
+    rounds, clients = ledger.rounds(), ledger.clients.columns()
+    summary = run_summary(scenario, rounds, clients, **about)
+    return Run(scenario, summary, rounds, clients, ledger.statistics, weights)
 
 
 def run_summary(

@@ -14,18 +14,20 @@
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
+from itertools import chain
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qccf.core.errors import QccfError, RunFolderError
 from qccf.core.files import leads_out, read_inside, require_inside, write_text_whole, write_whole
 from qccf.rounds.checkpoint import newest_tables
-from qccf.rounds.ledger import Columns
+from qccf.rounds.packed_table import Columns, PackedTable
 from qccf.rounds.run import Run, run_summary
 from qccf.settings.loading import Scenario, digest, load_scenario, own_code, own_names, run_digest, scenario_to_toml
 
@@ -303,32 +305,49 @@ _ROUND_NUMBERS = ("round", "test_accuracy", "cumulative_energy_j", "mean_bits")
 _CLIENT_NUMBERS = ("dataset_size", "participated", "num_bits", "missed", "compute_energy_j", "upload_energy_j")
 
 
-def _write_table(path: Path, columns: Columns) -> None:
-    def write(temporary: Path) -> None:
-        temporary.write_bytes(table_bytes(columns))
-
-    write_whole(path, write)
+def _write_table(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
+    write_whole(path, lambda temporary: _write_parquet(temporary, columns))
 
 
 def table_bytes(columns: Columns) -> bytes:
     """A table as Parquet."""
-    import pandas as pd
+    content = BytesIO()
+    _write_parquet(content, columns)
+    return content.getvalue()
 
-    frame = pd.DataFrame({name: list(column) if column.ndim > 1 else column for name, column in columns.items()})
-    content: bytes = frame.to_parquet(None, index=False, write_page_checksum=True)
-    return content
+
+def _write_parquet(target: Path | BytesIO, columns: Mapping[str, NDArray[Any]]) -> None:
+    """Write a table; one that is packed is unpacked some rounds at a time. NaN is written as null, as pandas does."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    def arrow(column: NDArray[Any]) -> Any:
+        values = pa.array(column.reshape(-1), from_pandas=True)
+        if column.ndim == 1:
+            return values
+        ends = np.arange(0, column.size + 1, column.shape[1], dtype=np.int32)
+        return pa.ListArray.from_arrays(ends, values)
+
+    parts = columns.parts() if isinstance(columns, PackedTable) else iter([columns])
+    tables = (pa.table({name: arrow(column) for name, column in part.items()}) for part in parts)
+    first = next(tables)
+    with parquet.ParquetWriter(target, first.schema, write_page_checksum=True) as writer:
+        for table in chain([first], tables):
+            writer.write_table(table)
 
 
 def _read_table(name: str, data: bytes) -> Columns:
-    import pandas as pd
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    def column(values: Any) -> NDArray[Any]:
+        if not pa.types.is_list(values.type):
+            return np.asarray(values.to_numpy())
+        rows = values.combine_chunks()
+        return np.asarray(rows.flatten().to_numpy(zero_copy_only=False)).reshape(len(rows), -1)
 
     try:
-        frame = pd.read_parquet(BytesIO(data), page_checksum_verification=True)
-        columns = {str(name): frame[name].to_numpy() for name in frame.columns}
-        return {
-            name: np.stack(list(column)) if column.dtype == object and len(column) and hasattr(column[0], "__len__")
-            and not isinstance(column[0], str) else column
-            for name, column in columns.items()
-        }  # fmt: skip
+        table = parquet.read_table(BytesIO(data), page_checksum_verification=True)
+        return {name: column(table[name]) for name in table.column_names}
     except Exception as error:  # bytes that are no table fail in many ways
         raise RunFolderError(f"{name} is damaged: {type(error).__name__}") from None

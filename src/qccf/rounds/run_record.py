@@ -15,7 +15,7 @@ import numpy as np
 from qccf.core.contracts import FloatArray, IntArray
 from qccf.core.errors import RunFolderError
 from qccf.core.files import write_text_whole
-from qccf.rounds.ledger import Columns
+from qccf.rounds.packed_table import Columns
 from qccf.rounds.run import Run
 from qccf.settings.loading import Scenario, digest, scenario_from_dict
 

@@ -13,7 +13,8 @@ from qccf.core.errors import ConfigError
 from qccf.learning.results import Flat, LocalStatistics
 from qccf.quantization.protocol import Codec, Forecast
 from qccf.quantization.registry import build_codec
-from qccf.rounds.ledger import STATISTICS, Columns
+from qccf.rounds.ledger import STATISTICS
+from qccf.rounds.packed_table import Columns
 from qccf.rounds.recordings import CodecTables, Recording, bundled_recording, recording_name, update_scale
 from qccf.rounds.round import OpenRound, ServerState
 from qccf.rounds.run import Run

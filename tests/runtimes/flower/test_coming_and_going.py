@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 import threading
 import time
 from contextlib import nullcontext
@@ -269,6 +270,25 @@ def test_a_server_that_is_started_again_resumes(tmp_path) -> None:
     assert (tmp_path / "scenario.toml").exists()
 
 
+def test_a_folder_whose_checkpoints_are_gone_is_refused_and_left_as_it_is(tmp_path) -> None:
+    first, grid = federation(out=tmp_path)
+    first.start(grid, first_arrays(), num_rounds=2, timeout=5)
+    shutil.rmtree(tmp_path / "checkpoints")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    second, grid = federation(out=tmp_path)
+    with pytest.raises(FederationError, match=r"cannot be resumed \(its checkpoints are gone\).*another folder"):
+        second.start(grid, first_arrays(), num_rounds=ROUNDS, timeout=5)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_server_removes_what_a_killed_one_had_half_written(tmp_path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / ".part-round-000001-x.npz").write_text("half")
+    strategy, grid = federation(out=tmp_path)
+    strategy.start(grid, first_arrays(), num_rounds=1, timeout=5)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["round-000001.npz"]
+
+
 def test_a_resumed_server_needs_only_one_client(tmp_path, caplog: pytest.LogCaptureFixture) -> None:
     settings = (lambda _, reply: reply, "policy.name=channel-allocate")
     first, grid = federation(*settings, out=tmp_path)
@@ -295,7 +315,7 @@ def test_a_folder_of_another_run_is_left_alone(tmp_path, monkeypatch: pytest.Mon
     first.start(grid, first_arrays(), num_rounds=1, timeout=5)
     there = sorted(tmp_path.rglob("*.npz"))
     other, grid = federation(lambda _, reply: reply, "control.energy_weight=7", out=tmp_path)
-    with pytest.raises(FederationError, match="holds checkpoints of another run"):
+    with pytest.raises(FederationError, match=r"cannot be resumed \(.* belongs to another"):
         other.start(grid, first_arrays(), num_rounds=1, timeout=5)
     assert sorted(tmp_path.rglob("*.npz")) == there
     monkeypatch.setattr(strategy_module, "ORPHAN_S", 0.1)

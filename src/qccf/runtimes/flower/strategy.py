@@ -25,7 +25,7 @@ from qccf.rounds.ledger import Ledger
 from qccf.rounds.privacy import check_privacy, client_privacy
 from qccf.rounds.round import OpenRound, RoundRules, ServerState, close_round, open_round, state_at
 from qccf.rounds.run import Run, finished_run
-from qccf.rounds.run_folder import CHECKPOINTS, begin_run, write_run
+from qccf.rounds.run_folder import CHECKPOINTS, begin_run, holds_results, write_run
 from qccf.rounds.setup import WHOLE_MODEL, build_rules, claim_rules, scenario_codec
 from qccf.rounds.targets import may_stop
 from qccf.rounds.world import build_world
@@ -129,7 +129,7 @@ class QccfStrategy(Strategy):
             result = self._run(grid, initial_arrays, num_rounds)
             self._log_health(self._finished_run())
             return result
-        with alone_in(self.out, wait_s=ORPHAN_S):
+        with alone_in(self.out, CHECKPOINTS, wait_s=ORPHAN_S):
             result = self._run(grid, initial_arrays, num_rounds)
             run = self._finished_run()
             write_run(self.out, run)
@@ -297,9 +297,11 @@ class QccfStrategy(Strategy):
         if self.out is None:
             return False
         found, complaints = checkpoint.latest(self.out / CHECKPOINTS, self._fingerprint())
-        if found is None and complaints:
+        if found is None and (complaints or holds_results(self.out)):
+            reasons = " ".join(complaints).rstrip(".") or "its checkpoints are gone"
             raise FederationError(
-                f"{self.out} holds checkpoints of another run, or damaged ones: use another folder, or remove them."
+                f"{self.out} holds a run that cannot be resumed ({reasons}): restore a checkpoint, or use another "
+                "folder."
             )
         for sentence in complaints:
             log(WARNING, sentence)

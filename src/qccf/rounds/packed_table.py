@@ -1,0 +1,153 @@
+"""A table that grows by one round at a time and keeps what differs from the round before.
+
+A client that sat out repeats its row, so the memory of a long run with many clients grows with its participants.
+"""
+
+import math
+import zlib
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Columns = dict[str, NDArray[Any]]
+Layout = list[tuple[str, str, tuple[int, ...]]]
+"""Name, type and shape of each column of one round."""
+
+LEVEL = 1
+"""Of zlib: most bytes are zeros, and higher levels save little."""
+
+MOST_ROW_BYTES = 16_384
+"""Of a row that is unpacked: a few times what a row can have, so that a damaged or hostile file cannot ask for more."""
+
+PART_ROWS = 100_000
+"""Rows that `parts` unpacks at a time."""
+
+
+class PackedTable(Mapping[str, NDArray[Any]]):
+    """The columns of all rounds by name, to the bit; a column is unpacked each time that it is asked for.
+
+    A round is kept as the exclusive or of its bytes with those of the round before, compressed.
+    """
+
+    def __init__(self) -> None:
+        self._layout: Layout = []
+        self._rounds: list[bytes] = []
+        self._last = np.zeros(0, dtype=np.uint8)
+
+    def append(self, columns: Columns) -> None:
+        """Add the rows of a round, which have the columns, types and number of the first round."""
+        layout = [(name, column.dtype.str, column.shape) for name, column in columns.items()]
+        if not self._rounds:
+            self._layout = layout
+        elif layout != self._layout:
+            raise ValueError(f"a round has the columns {layout}, and the first had {self._layout}.")
+        content = np.frombuffer(b"".join(column.tobytes() for column in columns.values()), dtype=np.uint8)
+        difference = content ^ self._last if self._rounds else content
+        self._rounds.append(zlib.compress(difference.data, LEVEL))
+        self._last = content
+
+    def truncate(self, rounds: int) -> None:
+        """Drop all rounds but the first ones."""
+        if rounds < len(self._rounds):
+            del self._rounds[rounds:]
+            self._last = self._last_content()
+
+    @property
+    def num_rounds(self) -> int:
+        return len(self._rounds)
+
+    @property
+    def last(self) -> Columns:
+        """The rows of the last round."""
+        return self._columns_of(self._last)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the packed rounds take."""
+        return sum(map(len, self._rounds))
+
+    def columns(self, *names: str) -> Columns:
+        """These columns of all rounds; all columns by default."""
+        (part,) = self._unpacked(max(self.num_rounds, 1), names)
+        return part
+
+    def parts(self) -> Iterator[Columns]:
+        """The whole table, some rounds at a time."""
+        rows = self._layout[0][2][0] if self._layout else 0
+        return self._unpacked(max(1, PART_ROWS // max(rows, 1)), ())
+
+    def packed(self) -> tuple[Layout, Columns]:
+        """What `unpacked` makes the same table of."""
+        sizes = np.array([len(part) for part in self._rounds], dtype=np.int64)
+        return self._layout, {"sizes": sizes, "content": np.frombuffer(b"".join(self._rounds), dtype=np.uint8)}
+
+    @classmethod
+    def unpacked(cls, layout: Any, arrays: Columns, rows: int) -> "PackedTable":
+        """The table with this layout, these packed rounds and this number of rows per round; refuses any other."""
+        table, content, start = cls(), arrays["content"], 0
+        table._layout = [(name, kind, tuple(shape)) for name, kind, shape in layout]
+        if any(shape[0] != rows for _, _, shape in table._layout) or table._round_bytes() > rows * MOST_ROW_BYTES:
+            raise ValueError(f"the columns are not those of {rows} clients.")
+        for size in arrays["sizes"].tolist():
+            table._rounds.append(content[start : start + size].tobytes())
+            start += size
+        table._last = table._last_content()
+        return table
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in (known for known, _, _ in self._layout):
+            raise KeyError(name)
+        return self.columns(name)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _, _ in self._layout)
+
+    def __len__(self) -> int:
+        return len(self._layout)
+
+    def _contents(self) -> Iterator[NDArray[np.uint8]]:
+        """The bytes of each round."""
+        content: NDArray[np.uint8] | None = None
+        for packed in self._rounds:
+            unpacked = zlib.decompressobj().decompress(packed, self._round_bytes())
+            difference = np.frombuffer(unpacked, dtype=np.uint8)
+            content = difference if content is None else content ^ difference
+            yield content
+
+    def _last_content(self) -> NDArray[np.uint8]:
+        last = deque(self._contents(), maxlen=1)
+        return last[0] if last else np.zeros(0, dtype=np.uint8)
+
+    def _unpacked(self, rounds: int, names: tuple[str, ...]) -> Iterator[Columns]:
+        """The columns of a number of rounds at a time, the last time of what is left."""
+        contents = self._contents()
+        for start in range(0, max(self.num_rounds, 1), rounds):
+            count = min(rounds, self.num_rounds - start)
+            made = {
+                name: np.empty((count, *shape), dtype=kind)
+                for name, kind, shape in self._layout
+                if name in names or not names
+            }
+            for index in range(count):
+                for name, values in self._columns_of(next(contents)).items():
+                    if name in made:
+                        made[name][index] = values
+            yield {name: column.reshape(-1, *column.shape[2:]) for name, column in made.items()}
+
+    def _round_bytes(self) -> int:
+        return sum(_size(kind, shape) for _, kind, shape in self._layout)
+
+    def _columns_of(self, content: NDArray[np.uint8]) -> Columns:
+        columns, start = {}, 0
+        for name, kind, shape in self._layout:
+            size = _size(kind, shape)
+            columns[name] = content[start : start + size].view(kind).reshape(shape)
+            start += size
+        return columns
+
+
+def _size(kind: str, shape: tuple[int, ...]) -> int:
+    return math.prod(shape) * np.dtype(kind).itemsize

@@ -1,0 +1,122 @@
+"""A packed table gives back what was put in, to the bit, and takes memory only for rows that change."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from qccf.rounds import packed_table
+from qccf.rounds.packed_table import Columns, PackedTable
+
+CLIENTS = 4000
+
+
+def rounds_of(count: int, participants: int = 20, clients: int = CLIENTS) -> list[Columns]:
+    """Rounds in which a few clients change their row."""
+    rng = np.random.default_rng(1)
+    errors, made = rng.random((clients, 32)), []
+    for index in range(count):
+        chosen = rng.choice(clients, participants, replace=False)
+        errors = errors.copy()
+        errors[chosen] = rng.random((participants, 32))
+        loss = np.full(clients, np.nan)
+        loss[chosen] = rng.random(participants)
+        on = np.isin(np.arange(clients), chosen)
+        names = np.array(["phone", "板"])[np.arange(clients) % 2]
+        made.append({"round": np.full(clients, index), "loss": loss, "on": on, "device": names, "errors": errors})
+    return made
+
+
+def packed(rounds: list[Columns]) -> PackedTable:
+    table = PackedTable()
+    for columns in rounds:
+        table.append(columns)
+    return table
+
+
+def assert_holds(table: PackedTable, rounds: list[Columns]) -> None:
+    assert table.num_rounds == len(rounds)
+    assert list(table) == list(rounds[0])
+    for name, column in table.columns().items():
+        whole = np.concatenate([one[name] for one in rounds])
+        assert (column.dtype, column.shape) == (whole.dtype, whole.shape)
+        assert column.tobytes() == whole.tobytes()
+        assert table[name].tobytes() == whole.tobytes()
+    for name, column in table.last.items():
+        assert column.tobytes() == rounds[-1][name].tobytes()
+
+
+def test_everything_comes_back_to_the_bit() -> None:
+    rounds = rounds_of(5)
+    rounds[2]["loss"][:2] = -0.0, np.frombuffer(np.uint64(0x7FF8DEADBEEF0001).tobytes())[0]  # a NaN of its own
+    assert_holds(packed(rounds), rounds)
+
+
+def test_memory_follows_the_rows_that_change() -> None:
+    """20 rows of 33 doubles are news, half as much again is for their places; 1.2 MB of zeros take a 200th."""
+    few, many = packed(rounds_of(11)), packed(rounds_of(11, participants=200))
+    first = packed(rounds_of(1)).nbytes
+    assert (few.nbytes - first) / 10 < 1.5 * 20 * 33 * 8 + sum(c.nbytes for c in rounds_of(1)[0].values()) / 200
+    assert (many.nbytes - first) / 10 > 5 * (few.nbytes - first) / 10
+
+
+def test_a_table_is_restored_and_grows_on() -> None:
+    rounds = rounds_of(5)
+    first = packed(rounds[:3])
+    again = PackedTable.unpacked(*first.packed(), CLIENTS)
+    assert_holds(again, rounds[:3])
+    for columns in rounds[3:]:
+        again.append(columns)
+    assert_holds(again, rounds)
+    assert again.packed()[1]["content"].tobytes() == packed(rounds).packed()[1]["content"].tobytes()
+
+
+@pytest.mark.parametrize("kept", [0, 1, 3, 5, 9])
+def test_a_truncated_table_is_that_of_the_first_rounds(kept: int) -> None:
+    rounds = rounds_of(5)
+    table = packed(rounds)
+    table.truncate(kept)
+    for columns in rounds[kept:]:
+        table.append(columns)
+    assert_holds(table, rounds)
+
+
+def test_parts_are_the_whole_table_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_table, "PART_ROWS", 2 * CLIENTS + 1)
+    rounds = rounds_of(5)
+    parts = list(packed(rounds).parts())
+    assert [len(part["round"]) // CLIENTS for part in parts] == [2, 2, 1]
+    for name in rounds[0]:
+        joined, whole = (np.concatenate([one[name] for one in some]) for some in (parts, rounds))
+        assert joined.tobytes() == whole.tobytes()
+
+
+def test_a_table_without_rounds_has_no_columns() -> None:
+    table = PackedTable()
+    assert (len(table), table.columns(), list(table.parts())) == (0, {}, [{}])
+    assert PackedTable.unpacked(*table.packed(), 3).columns() == {}
+    with pytest.raises(KeyError):
+        _ = table["round"]
+
+
+def test_a_round_of_other_columns_is_refused() -> None:
+    table = packed([{"a": np.zeros(3)}])
+    for other in ({"b": np.zeros(3)}, {"a": np.zeros(4)}, {"a": np.zeros(3, dtype=np.int64)}):
+        with pytest.raises(ValueError, match="a round has the columns"):
+            table.append(other)
+
+
+def test_a_hostile_layout_gets_no_memory() -> None:
+    """Zeros can be packed a thousandfold, so that a small file could ask for much."""
+    layout, arrays = packed([{"a": np.zeros(1000)}]).packed()
+    for claimed in ([("a", "<f8", (10**9,))], [("a", "<f8", (1000, 10**6))], [("a", "<U100000", (1000,))]):
+        with pytest.raises(ValueError, match="not those of 1000 clients"):
+            PackedTable.unpacked(claimed, arrays, 1000)
+    with pytest.raises(ValueError, match="not those of 5 clients"):
+        PackedTable.unpacked(layout, arrays, 5)
+    bomb = packed([{"a": np.zeros(10**6)}]).packed()[1]
+    tracemalloc.start()
+    assert PackedTable.unpacked(layout, bomb, 1000).columns()["a"].nbytes == 8000
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 200_000
