@@ -24,6 +24,8 @@ NAMES = {
     "floor": "ceil", "ceil": "floor", "argmin": "argmax", "argmax": "argmin",
 }  # fmt: skip
 SILENT = ("log", "warn", "print")
+FORMS = ("indent", "strict", "stacklevel")
+"""Arguments of layout and of checks like `assert`: `zip(strict=True)` is one."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,12 @@ class Mutant:
     after: str
     number: int
     line: int
+    statement: tuple[int, int]
+    """The first and last line of the statement (of a compound one, its head), counted from the function's first."""
+    assigned: tuple[str, ...]
+    """The names that the statement assigns."""
+    digest: str
+    """Of the function's text."""
     source: str
 
     @property
@@ -57,8 +65,10 @@ def mutants(module: str, source: str) -> list[Mutant]:
         starts.append(starts[-1] + len(line))
     data = source.encode()
     seen: Counter[tuple[str, str, str]] = Counter()
+    digests = function_digests(source)
+    spans = functions(source)
     found = []
-    for function, node, after in _changes(tree):
+    for function, statement, node, after in _changes(tree):
         first = starts[node.lineno - 1] + node.col_offset
         last = starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[operator]
         before = " ".join(data[first:last].decode().split())
@@ -66,7 +76,10 @@ def mutants(module: str, source: str) -> list[Mutant]:
         number = seen[key]
         seen[key] += 1
         text = (data[:first] + after.encode() + data[last:]).decode()
-        found.append(Mutant(module, function, before, after, number, node.lineno, text))
+        offset = spans[function][0] if function else 0
+        lines_of = (statement.lineno - offset, _head_end(statement) - offset)
+        place = (node.lineno, lines_of, _assigned(statement), digests[function])
+        found.append(Mutant(module, function, before, after, number, *place, text))
     return found
 
 
@@ -94,10 +107,24 @@ def function_digests(source: str) -> dict[str, str]:
     return {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in texts.items()}
 
 
-def _changes(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
-    """Function, node and new text of every change."""
+def _head_end(statement: ast.stmt) -> int:
+    """The last line of a statement without the statements in it."""
+    body = getattr(statement, "body", None)
+    last = body[0].lineno - 1 if body else statement.end_lineno
+    return max(statement.lineno, last or 0)
 
-    def visit(node: ast.AST, function: str, prefix: str) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
+
+def _assigned(statement: ast.stmt) -> tuple[str, ...]:
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    return tuple(node.id for target in targets if target for node in ast.walk(target) if isinstance(node, ast.Name))
+
+
+def _changes(tree: ast.Module) -> Iterator[tuple[str, ast.stmt, ast.expr | ast.stmt, str]]:
+    """Function, statement, node and new text of every change."""
+
+    def visit(
+        node: ast.AST, function: str, prefix: str, statement: ast.stmt | None
+    ) -> Iterator[tuple[str, ast.stmt, ast.expr | ast.stmt, str]]:
         for name, value in ast.iter_fields(node):
             if name in ("annotation", "returns", "decorator_list", "bases", "type_comment"):
                 continue
@@ -105,16 +132,17 @@ def _changes(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]
                 if not isinstance(child, ast.AST) or _is_left_alone(child):
                     continue
                 if isinstance(child, ast.ClassDef):
-                    yield from visit(child, function, f"{prefix}{child.name}.")
+                    yield from visit(child, function, f"{prefix}{child.name}.", child)
                     continue
                 inside = function
                 if isinstance(child, ast.FunctionDef) and not function:
                     inside = prefix + child.name
+                around = child if isinstance(child, ast.stmt) else statement
                 for after in _replacements(child):
-                    yield inside, child, after  # type: ignore[misc]
-                yield from visit(child, inside, prefix)
+                    yield inside, around, child, after  # type: ignore[misc]
+                yield from visit(child, inside, prefix, around)
 
-    yield from visit(tree, "", "")
+    yield from visit(tree, "", "", None)
 
 
 def _is_left_alone(node: ast.AST) -> bool:
@@ -122,7 +150,7 @@ def _is_left_alone(node: ast.AST) -> bool:
         return True
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return True
-    if isinstance(node, ast.keyword) and node.arg == "indent":
+    if isinstance(node, ast.keyword) and node.arg in FORMS:
         return True
     if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
         return True

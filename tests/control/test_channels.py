@@ -1,10 +1,23 @@
 """Participants and channels: every solver compared with brute force and with the others."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from qccf.control.bits_exact import ExactPairs
-from qccf.control.channels_assignment import _certify, _Relaxation, _Search, _tangent, solve_assignment
+from qccf.control.channels_assignment import (
+    _certify,
+    _Node,
+    _pivot,
+    _Relaxation,
+    _Search,
+    _split,
+    _Tangent,
+    _tangent,
+    solve_assignment,
+)
 from qccf.control.channels_exhaustive import solve_exhaustive
 from qccf.control.channels_genetic import GeneticSettings, _cross, _fitness, _repair
 from qccf.control.matching import match_everyone
@@ -284,3 +297,71 @@ def test_repair_keeps_the_fastest_channel_and_reassigns_the_others() -> None:
     assert sorted(repaired[0].tolist()) == [0, 1, 2]
     assert repaired[1].tolist() == [-1, 1, -1]
     assert repaired[2].tolist() == [2, 1, 0]
+
+
+def test_a_tangent_touches_the_least_value_of_its_chord_and_is_nowhere_below_the_bound() -> None:
+    """The bound is concave in μ, so at any other μ it is at most what the tangent says."""
+    rng = np.random.default_rng(19)
+    inner = 0
+    for _ in range(12):
+        problem = random_problem(rng, num_clients=5, num_channels=int(rng.integers(2, 6)), below=0.3)
+        relaxation = _Relaxation(problem, ExactPairs(problem))
+        root = relaxation.root()
+        decisions = all_decisions(problem)
+        if root is None or not decisions or root.low == root.high:
+            continue
+        natural = relaxation.marginal_bonus(*decisions[rng.integers(len(decisions))][2:])
+        tangents = []
+        for bonus in natural * np.array([-1.0, 0.0, 0.1, 0.5, 1.0, 2.0, 5.0]):
+            tangent = _tangent(_Search(problem, relaxation.exact), relaxation, root, float(bonus))
+            first, last = (relaxation.match(total, bonus, root).value for total in (root.low, root.high))
+            assert (tangent.bonus, tangent.at_low) == (bonus, first + bonus * root.low)
+            assert tangent.at_high == last + bonus * root.high
+            totals = np.geomspace(root.low, root.high, 500)
+            share = (1.0 / totals - 1.0 / root.high) / (1.0 / root.low - 1.0 / root.high)
+            chord = share * first + (1.0 - share) * last + bonus * totals
+            scale = np.abs(chord).max()
+            assert chord.min() - 1e-4 * scale <= tangent.value <= chord.min() + 1e-12 * scale
+            assert tangent.weakest == pytest.approx(totals[chord.argmin()], rel=0.02)
+            inner += root.low < tangent.weakest < root.high
+            tangents.append(tangent)
+        for one in tangents:
+            for other in tangents:
+                above = one.value + one.slope * (other.bonus - one.bonus)
+                assert other.value <= above + 1e-9 * max(abs(one.value), abs(other.value))
+    assert inner > 5, "some have their least value between the ends"
+
+
+NOBODY = np.zeros(4, dtype=bool)
+NODE = _Node(2.0, 6.0, NOBODY, NOBODY)
+
+
+def made_tangent(weakest: float, at_low: float, at_high: float, *members: int) -> _Tangent:
+    return _Tangent(0.5, -9.0, 0.0, weakest, np.array(members, dtype=np.int64), at_low, at_high)
+
+
+def test_an_interval_is_split_at_its_weakest_sum_or_in_the_middle_of_its_inverse() -> None:
+    """With μ = 0.5 and a relaxation of -3 the weakest sum 4 has the bound -3 + 0.5·4 = -1."""
+    relaxation: Any = SimpleNamespace(match=lambda *_: SimpleNamespace(value=-3.0))
+    between = made_tangent(4.0, -9.0, -9.0)
+    assert _split(relaxation, NODE, [between], between, -1.0) == 4.0
+    assert _split(relaxation, NODE, [between], between, -0.9) is None
+    ends = [made_tangent(2.0, -1.0, -5.0), made_tangent(6.0, -5.0, -1.0)]
+    for best in ends:
+        assert _split(relaxation, NODE, ends, best, -1.0) == pytest.approx(3.0), "each end is good enough at its own μ"
+        assert _split(relaxation, NODE, ends, best, -0.9) is None
+        assert _split(relaxation, NODE, [best], best, -1.0) is None
+        assert _split(relaxation, NODE._replace(high=2.0), ends, best, -1.0) is None
+
+
+def test_a_node_branches_on_the_largest_free_client_that_is_in_doubt() -> None:
+    relaxation: Any = SimpleNamespace(sizes=np.array([4.0, 3.0, 2.0, 1.0]))
+    below, above = made_tangent(4.0, 0.0, 0.0, 0, 1), made_tangent(4.0, 0.0, 0.0, 0, 2)
+    first, second = np.arange(4) == 0, np.arange(4) == 1
+    assert _pivot(relaxation, NODE, below, above) == 1, "client 0 is in both"
+    assert _pivot(relaxation, NODE._replace(inside=second), below, above) == 2
+    assert _pivot(relaxation, NODE._replace(outside=second), below, above) == 2
+    assert _pivot(relaxation, NODE, below, below) == 0, "no difference"
+    assert _pivot(relaxation, NODE._replace(inside=first), below, None) == 1
+    assert _pivot(relaxation, NODE, None, above) == 0
+    assert _pivot(relaxation, NODE._replace(inside=first | second, outside=~(first | second)), below, above) is None
