@@ -5,6 +5,7 @@ test should depend on them.
 """
 
 import ast
+import builtins
 import hashlib
 from collections import Counter
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ NAMES = {
     "min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "any": "all", "all": "any",
     "floor": "ceil", "ceil": "floor", "argmin": "argmax", "argmax": "argmin",
 }  # fmt: skip
+TINY, TINY_FACTOR = 1e-6, 1e6
+"""Smaller numbers are mostly tolerances for rounding, of which twice the value would be as good."""
 SILENT = ("log", "warn", "print")
 FORMS = ("indent", "strict", "stacklevel")
 """Arguments of layout and of checks like `assert`: `zip(strict=True)` is one."""
@@ -50,6 +53,10 @@ class Mutant:
     def change(self) -> str:
         """What a list of explained mutants calls it."""
         return f"{self.before} -> {self.after}" + (f" #{self.number}" if self.number else "")
+
+    @property
+    def place(self) -> str:
+        return f"{self.module} {self.function} {self.change}"
 
     @property
     def name(self) -> str:
@@ -154,8 +161,19 @@ def _is_left_alone(node: ast.AST) -> bool:
         return True
     if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
         return True
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr) and _is_type(node.left) and _is_type(node.right):
+        return True
     call = node.value if isinstance(node, ast.Expr) else node
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in SILENT
+
+
+def _is_type(node: ast.expr) -> bool:
+    """Whether an operand of `|` is a type: None, a class of Python's own, or one with a capital letter."""
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.BitOr) and _is_type(node.left) and _is_type(node.right)
+    if isinstance(node, ast.Name):
+        return isinstance(getattr(builtins, node.id, None), type) or (node.id[0].isupper() and not node.id.isupper())
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _replacements(node: ast.AST) -> Iterator[str]:
@@ -177,7 +195,8 @@ def _replacements(node: ast.AST) -> Iterator[str]:
         case ast.Constant(value=int()):
             yield repr(node.value + 1)
         case ast.Constant(value=float()):
-            yield repr(2.0 * node.value if node.value else 1.0)
+            factor = TINY_FACTOR if abs(node.value) < TINY else 2.0
+            yield repr(factor * node.value if node.value else 1.0)
         case ast.Call(func=ast.Name(id=name)) if name in NAMES:
             yield ast.unparse(ast.Call(ast.Name(NAMES[name]), node.args, node.keywords))
         case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in NAMES:
