@@ -5,6 +5,7 @@ test should depend on them.
 """
 
 import ast
+import builtins
 import hashlib
 from collections import Counter
 from collections.abc import Iterator
@@ -23,7 +24,11 @@ NAMES = {
     "min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "any": "all", "all": "any",
     "floor": "ceil", "ceil": "floor", "argmin": "argmax", "argmax": "argmin",
 }  # fmt: skip
+TINY, TINY_FACTOR = 1e-6, 1e6
+"""Smaller numbers are mostly tolerances for rounding, of which twice the value would be as good."""
 SILENT = ("log", "warn", "print")
+FORMS = ("indent", "strict", "stacklevel")
+"""Arguments of layout and of checks like `assert`: `zip(strict=True)` is one."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +41,22 @@ class Mutant:
     after: str
     number: int
     line: int
+    statement: tuple[int, int]
+    """The first and last line of the statement (of a compound one, its head), counted from the function's first."""
+    assigned: tuple[str, ...]
+    """The names that the statement assigns."""
+    digest: str
+    """Of the function's text."""
     source: str
 
     @property
     def change(self) -> str:
         """What a list of explained mutants calls it."""
         return f"{self.before} -> {self.after}" + (f" #{self.number}" if self.number else "")
+
+    @property
+    def place(self) -> str:
+        return f"{self.module} {self.function} {self.change}"
 
     @property
     def name(self) -> str:
@@ -57,8 +72,10 @@ def mutants(module: str, source: str) -> list[Mutant]:
         starts.append(starts[-1] + len(line))
     data = source.encode()
     seen: Counter[tuple[str, str, str]] = Counter()
+    digests = function_digests(source)
+    spans = functions(source)
     found = []
-    for function, node, after in _changes(tree):
+    for function, statement, node, after in _changes(tree):
         first = starts[node.lineno - 1] + node.col_offset
         last = starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[operator]
         before = " ".join(data[first:last].decode().split())
@@ -66,7 +83,10 @@ def mutants(module: str, source: str) -> list[Mutant]:
         number = seen[key]
         seen[key] += 1
         text = (data[:first] + after.encode() + data[last:]).decode()
-        found.append(Mutant(module, function, before, after, number, node.lineno, text))
+        offset = spans[function][0] if function else 0
+        lines_of = (statement.lineno - offset, _head_end(statement) - offset)
+        place = (node.lineno, lines_of, _assigned(statement), digests[function])
+        found.append(Mutant(module, function, before, after, number, *place, text))
     return found
 
 
@@ -94,10 +114,24 @@ def function_digests(source: str) -> dict[str, str]:
     return {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in texts.items()}
 
 
-def _changes(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
-    """Function, node and new text of every change."""
+def _head_end(statement: ast.stmt) -> int:
+    """The last line of a statement without the statements in it."""
+    body = getattr(statement, "body", None)
+    last = body[0].lineno - 1 if body else statement.end_lineno
+    return max(statement.lineno, last or 0)
 
-    def visit(node: ast.AST, function: str, prefix: str) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
+
+def _assigned(statement: ast.stmt) -> tuple[str, ...]:
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    return tuple(node.id for target in targets if target for node in ast.walk(target) if isinstance(node, ast.Name))
+
+
+def _changes(tree: ast.Module) -> Iterator[tuple[str, ast.stmt, ast.expr | ast.stmt, str]]:
+    """Function, statement, node and new text of every change."""
+
+    def visit(
+        node: ast.AST, function: str, prefix: str, statement: ast.stmt | None
+    ) -> Iterator[tuple[str, ast.stmt, ast.expr | ast.stmt, str]]:
         for name, value in ast.iter_fields(node):
             if name in ("annotation", "returns", "decorator_list", "bases", "type_comment"):
                 continue
@@ -105,16 +139,17 @@ def _changes(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]
                 if not isinstance(child, ast.AST) or _is_left_alone(child):
                     continue
                 if isinstance(child, ast.ClassDef):
-                    yield from visit(child, function, f"{prefix}{child.name}.")
+                    yield from visit(child, function, f"{prefix}{child.name}.", child)
                     continue
                 inside = function
                 if isinstance(child, ast.FunctionDef) and not function:
                     inside = prefix + child.name
+                around = child if isinstance(child, ast.stmt) else statement
                 for after in _replacements(child):
-                    yield inside, child, after  # type: ignore[misc]
-                yield from visit(child, inside, prefix)
+                    yield inside, around, child, after  # type: ignore[misc]
+                yield from visit(child, inside, prefix, around)
 
-    yield from visit(tree, "", "")
+    yield from visit(tree, "", "", None)
 
 
 def _is_left_alone(node: ast.AST) -> bool:
@@ -122,12 +157,23 @@ def _is_left_alone(node: ast.AST) -> bool:
         return True
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return True
-    if isinstance(node, ast.keyword) and node.arg == "indent":
+    if isinstance(node, ast.keyword) and node.arg in FORMS:
         return True
     if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
         return True
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr) and _is_type(node.left) and _is_type(node.right):
+        return True
     call = node.value if isinstance(node, ast.Expr) else node
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in SILENT
+
+
+def _is_type(node: ast.expr) -> bool:
+    """Whether an operand of `|` is a type: None, a class of Python's own, or one with a capital letter."""
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.BitOr) and _is_type(node.left) and _is_type(node.right)
+    if isinstance(node, ast.Name):
+        return isinstance(getattr(builtins, node.id, None), type) or (node.id[0].isupper() and not node.id.isupper())
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _replacements(node: ast.AST) -> Iterator[str]:
@@ -149,7 +195,8 @@ def _replacements(node: ast.AST) -> Iterator[str]:
         case ast.Constant(value=int()):
             yield repr(node.value + 1)
         case ast.Constant(value=float()):
-            yield repr(2.0 * node.value if node.value else 1.0)
+            factor = TINY_FACTOR if abs(node.value) < TINY else 2.0
+            yield repr(factor * node.value if node.value else 1.0)
         case ast.Call(func=ast.Name(id=name)) if name in NAMES:
             yield ast.unparse(ast.Call(ast.Name(NAMES[name]), node.args, node.keywords))
         case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in NAMES:

@@ -1,5 +1,8 @@
 """Bits and frequency of one pair, compared with brute force, SciPy and the KKT conditions of each case."""
 
+from dataclasses import replace
+from math import cbrt, log, log2, sqrt
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
@@ -14,6 +17,7 @@ from qccf.control.bits_closed_form import (
     unconstrained_bits,
 )
 from qccf.control.bits_exact import ExactPairs
+from qccf.control.bits_printed import printed_optimum
 from qccf.control.problem import RoundProblem
 from support.problems import coded_problem, random_problem
 from tests.helpers import brute
@@ -167,3 +171,68 @@ def test_taylor_step_from_the_optimum_stays_there() -> None:
         assert (error <= 0.02 * iterated.num_bits[fifth]).all(), "a step must not move away from the optimum"
         moved += int(fifth.sum())
     assert moved > 100
+
+
+def as_printed(
+    gain: float,
+    slack: float,
+    cycles: float,
+    slope: float,
+    upload: float,
+    speed: float,
+    low_hz: float,
+    high_hz: float,
+    last: float,
+) -> tuple[int, float, float]:
+    """Case, bits and frequency of one pair: the printed conditions, one after the other. Paper: Pre1 to Pre5."""
+
+    def gain_of_a_bit(q: float) -> float:
+        return gain * 2.0**q / (2.0**q - 1.0) ** 3
+
+    if upload >= gain_of_a_bit(1.0):
+        return 1, 1.0, max(low_hz, cycles / (slack - slope))
+    a4 = gain / upload
+    if a4 <= 27.0 / 4.0:
+        root = sqrt(1.0 / 4.0 - a4 / 27.0)
+        bits = log2(1.0 + cbrt(a4) * (cbrt(1.0 / 2.0 + root) + cbrt(1.0 / 2.0 - root)))
+        if bits > 1.0 and cycles / low_hz + slope * bits < slack:
+            return 2, bits, low_hz
+    bits = (slack - cycles / high_hz) / slope
+    if bits > 1.0 and gain_of_a_bit(bits) >= max(upload, speed * high_hz**3):
+        return 3, bits, high_hz
+    bits = (slack - cycles / low_hz) / slope
+    if bits > 1.0 and upload <= gain_of_a_bit(bits) <= speed * low_hz**3:
+        return 4, bits, low_hz
+    power, room = 2.0**last, slack - slope * last
+    excess = gain_of_a_bit(last) - speed * (cycles / room) ** 3 - upload
+    fall = log(2.0) * gain * power * (2.0 * power * power + 1.0) / (power - 1.0) ** 4
+    bits = last + excess / (fall + 3.0 * speed * slope * cycles**3 / room**4)
+    hertz = cycles / (slack - slope * bits)
+    return (5, bits, hertz) if bits > 1.0 and low_hz < hertz < high_hz else (0, np.nan, np.nan)
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_the_printed_form_is_what_the_paper_prints(started: bool) -> None:
+    """A client without last bits starts its Taylor step at four."""
+    rng = np.random.default_rng(26)
+    seen = np.zeros(6, dtype=int)
+    for _ in range(40):
+        problem = random_problem(rng, num_clients=6, num_channels=6, below=0.05)
+        if rng.random() < 0.5:  # Case 4 needs a CPU that takes much power also at its lowest frequency
+            least_hz = 0.7 * problem.constants.frequency_max_hz
+            problem = replace(problem, constants=replace(problem.constants, frequency_min_hz=least_hz))
+        rows, columns = all_pairs(problem)
+        worth = terms(problem, 1.0, rows, columns).gain / Prices.of(problem, rows).upload
+        total = float(np.median(worth) / rng.choice([1.0, 4.0, 1e3]))  # below 2 Case 1, above 27/4 no printed Case 2
+        last = rng.uniform(1.5, 8.0, len(rows)) if started else np.full(len(rows), np.nan)
+        printed = printed_optimum(problem, total, rows, columns, last_bits=last)
+        t, prices, c = terms(problem, total, rows, columns), Prices.of(problem, rows), problem.constants
+        for k, start in enumerate(last if started else np.full(len(rows), 4.0)):
+            pair = (float(t.gain[k]), float(t.slack_bits[k]), float(t.cycle_bits[k]))
+            limits = (c.frequency_min_hz, c.frequency_max_hz)
+            case, bits, hertz = as_printed(*pair, *prices, *limits, float(start))
+            assert printed.case[k] == case
+            assert printed.num_bits[k] == pytest.approx(bits, rel=1e-9, nan_ok=True)
+            assert printed.frequencies_hz[k] == pytest.approx(hertz, rel=1e-9, nan_ok=True)
+            seen[case] += 1
+    assert (seen > 10).all(), f"all cases must occur: {seen}"

@@ -1,13 +1,38 @@
 """Participants and channels: every solver compared with brute force and with the others."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from qccf.control.bits_exact import ExactPairs
-from qccf.control.channels_assignment import _certify, _Relaxation, _Search, _tangent, solve_assignment
+from qccf.control.channels_assignment import (
+    _bound,
+    _certify,
+    _improve,
+    _Node,
+    _pivot,
+    _Relaxation,
+    _Search,
+    _split,
+    _Tangent,
+    _tangent,
+    solve_assignment,
+)
 from qccf.control.channels_exhaustive import solve_exhaustive
-from qccf.control.channels_genetic import GeneticSettings, _cross, _fitness, _repair
-from qccf.control.matching import match_everyone
+from qccf.control.channels_genetic import (
+    GeneticSettings,
+    _cross,
+    _first_generation,
+    _fitness,
+    _mutate,
+    _repair,
+    _roulette,
+    _values,
+)
+from qccf.control.matching import cheapest_matching, match_everyone
 from qccf.control.problem import Allocation, RoundProblem, objective
 from qccf.control.solve import solve_round
 from qccf.core.errors import ConfigError, SolverError
@@ -143,7 +168,7 @@ def test_a_round_without_reachable_clients_is_empty() -> None:
     for solver in ("assignment", "genetic", "exhaustive"):
         decision = solve_round(problem, solver=solver)
         assert decision.certificate is not None
-        assert not decision.participates.any()
+        assert (decision.channels == -1).all()
         assert decision.certificate.objective == pytest.approx(problem.empty_objective)
         assert decision.certificate.gap == 0.0
 
@@ -284,3 +309,228 @@ def test_repair_keeps_the_fastest_channel_and_reassigns_the_others() -> None:
     assert sorted(repaired[0].tolist()) == [0, 1, 2]
     assert repaired[1].tolist() == [-1, 1, -1]
     assert repaired[2].tolist() == [2, 1, 0]
+
+
+def test_a_tangent_touches_the_least_value_of_its_chord_and_is_nowhere_below_the_bound() -> None:
+    """The bound is concave in μ, so at any other μ it is at most what the tangent says."""
+    rng = np.random.default_rng(19)
+    inner = 0
+    for _ in range(12):
+        problem = random_problem(rng, num_clients=5, num_channels=int(rng.integers(2, 6)), below=0.3)
+        relaxation = _Relaxation(problem, ExactPairs(problem))
+        root = relaxation.root()
+        decisions = all_decisions(problem)
+        if root is None or not decisions or root.low == root.high:
+            continue
+        natural = relaxation.marginal_bonus(*decisions[rng.integers(len(decisions))][2:])
+        tangents = []
+        for bonus in natural * np.array([-1.0, 0.0, 0.1, 0.5, 1.0, 2.0, 5.0]):
+            tangent = _tangent(_Search(problem, relaxation.exact), relaxation, root, float(bonus))
+            first, last = (relaxation.match(total, bonus, root).value for total in (root.low, root.high))
+            assert (tangent.bonus, tangent.at_low) == (bonus, first + bonus * root.low)
+            assert tangent.at_high == last + bonus * root.high
+            totals = np.geomspace(root.low, root.high, 500)
+            share = (1.0 / totals - 1.0 / root.high) / (1.0 / root.low - 1.0 / root.high)
+            chord = share * first + (1.0 - share) * last + bonus * totals
+            scale = np.abs(chord).max()
+            assert chord.min() - 1e-4 * scale <= tangent.value <= chord.min() + 1e-12 * scale
+            assert tangent.weakest == pytest.approx(totals[chord.argmin()], rel=0.02)
+            inner += root.low < tangent.weakest < root.high
+            tangents.append(tangent)
+        for one in tangents:
+            for other in tangents:
+                above = one.value + one.slope * (other.bonus - one.bonus)
+                assert other.value <= above + 1e-9 * max(abs(one.value), abs(other.value))
+    assert inner > 5, "some have their least value between the ends"
+
+
+NOBODY = np.zeros(4, dtype=bool)
+NODE = _Node(2.0, 6.0, NOBODY, NOBODY)
+
+
+def made_tangent(weakest: float, at_low: float, at_high: float, *members: int) -> _Tangent:
+    return _Tangent(0.5, -9.0, 0.0, weakest, np.array(members, dtype=np.int64), at_low, at_high)
+
+
+def test_an_interval_is_split_at_its_weakest_sum_or_in_the_middle_of_its_inverse() -> None:
+    """With μ = 0.5 and a relaxation of -3 the weakest sum 4 has the bound -3 + 0.5·4 = -1."""
+    relaxation: Any = SimpleNamespace(match=lambda *_: SimpleNamespace(value=-3.0))
+    between = made_tangent(4.0, -9.0, -9.0)
+    assert _split(relaxation, NODE, [between], between, -1.0) == 4.0
+    assert _split(relaxation, NODE, [between], between, -0.9) is None
+    ends = [made_tangent(2.0, -1.0, -5.0), made_tangent(6.0, -5.0, -1.0)]
+    for best in ends:
+        assert _split(relaxation, NODE, ends, best, -1.0) == pytest.approx(3.0), "each end is good enough at its own μ"
+        assert _split(relaxation, NODE, ends, best, -0.9) is None
+        assert _split(relaxation, NODE, [best], best, -1.0) is None
+        assert _split(relaxation, NODE._replace(high=2.0), ends, best, -1.0) is None
+
+
+def test_a_node_branches_on_the_largest_free_client_that_is_in_doubt() -> None:
+    relaxation: Any = SimpleNamespace(sizes=np.array([4.0, 3.0, 2.0, 1.0]))
+    below, above = made_tangent(4.0, 0.0, 0.0, 0, 1), made_tangent(4.0, 0.0, 0.0, 0, 2)
+    first, second = np.arange(4) == 0, np.arange(4) == 1
+    assert _pivot(relaxation, NODE, below, above) == 1, "client 0 is in both"
+    assert _pivot(relaxation, NODE._replace(inside=second), below, above) == 2
+    assert _pivot(relaxation, NODE._replace(outside=second), below, above) == 2
+    assert _pivot(relaxation, NODE, below, below) == 0, "no difference"
+    assert _pivot(relaxation, NODE._replace(inside=first), below, None) == 1
+    assert _pivot(relaxation, NODE, None, above) == 0
+    assert _pivot(relaxation, NODE._replace(inside=first | second, outside=~(first | second)), below, above) is None
+
+
+def test_after_improving_no_client_more_less_or_swapped_is_better() -> None:
+    """From any set of participants, on as many channels: often some of them must be swapped."""
+    rng = np.random.default_rng(20)
+    improved = 0
+    for _ in range(40):
+        problem = random_problem(rng, num_clients=6, num_channels=3, below=0.0)
+        search = _Search(problem, ExactPairs(problem))
+        best = {frozenset(members.tolist()): value for _, value, members, _ in all_decisions(problem)}
+        search.offer(np.sort(rng.choice(6, 3, replace=False)))
+        start = search.value
+        _improve(search)
+        if start == 0.0:
+            assert search.value == 0.0, "there was nothing to improve"
+            continue
+        members = frozenset(search.members.tolist())
+        assert search.value == pytest.approx(best[members])
+        others = set(range(6)) - members
+        neighbours = [members | {new} for new in others] + [members - {old} for old in members]
+        neighbours += [members - {old} | {new} for old in members for new in others]
+        assert search.value <= min(best.get(one, 0.0) for one in neighbours) + 1e-12 * abs(search.value)
+        improved += search.value < start
+    assert improved > 5
+
+
+def test_the_bonus_of_a_decision_is_what_a_larger_sum_of_samples_would_lower() -> None:
+    """μ = -dJ/dS with the participants, their channels and their bits as they are."""
+    rng = np.random.default_rng(25)
+    compared = 0
+    for _ in range(20):
+        problem = random_problem(rng, num_clients=4, num_channels=4, below=0.2)
+        exact = ExactPairs(problem)
+        relaxation = _Relaxation(problem, exact)
+        assert relaxation.marginal_bonus(np.array([], dtype=np.int64), np.array([], dtype=np.int64)) == 0.0
+        for total, _, members, columns in all_decisions(problem):
+            values = [exact.chosen_costs(total * factor, members, columns).sum() for factor in (1 - 1e-6, 1 + 1e-6)]
+            slope = (values[0] - values[1]) / (2e-6 * total)
+            assert relaxation.marginal_bonus(members, columns) == pytest.approx(slope, rel=1e-3)
+            compared += 1
+    assert compared > 50
+
+
+def test_the_relaxation_is_the_best_assignment_with_and_without_the_clients_of_a_node() -> None:
+    rng = np.random.default_rng(26)
+    forced, impossible = 0, 0
+    for _ in range(60):
+        problem = random_problem(rng, num_clients=4, num_channels=int(rng.integers(1, 5)), below=0.3)
+        relaxation = _Relaxation(problem, ExactPairs(problem))
+        fate = rng.choice([0, 1, 2], size=4, p=[0.5, 0.25, 0.25])
+        node = _Node(1.0, np.inf, fate == 1, fate == 2)
+        total = float(rng.uniform(0.2, 1.0) * problem.dataset_sizes.sum())
+        bonus = float(rng.normal() * 1e-3 * abs(problem.empty_objective) / total)
+        found = relaxation.match(total, bonus, node)
+        costs = relaxation.exact.costs(total) - bonus * problem.dataset_sizes[:, None]
+        values = [0.0] if not node.inside.any() else []
+        for mask in range(1, 16):
+            members = np.flatnonzero([(mask >> i) & 1 for i in range(4)])
+            if set(np.flatnonzero(node.inside)) <= set(members) and not node.outside[members].any():
+                matched = match_everyone(costs[members])
+                values += [matched[0]] if matched is not None else []
+        best = min(values, default=np.inf)
+        scale = float(np.abs(costs[np.isfinite(costs)]).max(initial=1.0))
+        assert found.value == pytest.approx(best, abs=1e-9 * scale)
+        if np.isfinite(best):
+            assert found.total == problem.dataset_sizes[found.members].sum()
+            assert costs[found.members, found.columns].sum() == pytest.approx(best, abs=1e-9 * scale)
+        forced += node.inside.any() and np.isfinite(best)
+        impossible += best == np.inf
+    assert forced > 10
+    assert impossible > 5
+
+
+def test_the_first_generation_has_each_client_once_and_first_as_many_as_possible() -> None:
+    for clients, channels in ((5, 3), (3, 5), (4, 4)):
+        generation = _first_generation(200, clients, channels, np.random.default_rng(0))
+        assert generation.shape == (200, channels)
+        assert (generation[0] >= 0).sum() == min(clients, channels)
+        for chromosome in generation:
+            used = chromosome[chromosome >= 0]
+            assert len(set(used)) == len(used)
+        assert set(generation.ravel()) == set(range(-1, clients))
+        assert set((generation >= 0).sum(axis=1)) == set(range(min(clients, channels) + 1)), "any number of channels"
+
+
+def test_mutation_follows_its_probability_and_reaches_everybody() -> None:
+    children = np.full((400, 5), 7)
+    assert (_mutate(children, 3, 0.0, np.random.default_rng(0)) == 7).all()
+    assert set(_mutate(children, 3, 1.0, np.random.default_rng(0)).ravel()) == {-1, 0, 1, 2}
+    share = (_mutate(children, 3, 0.25, np.random.default_rng(0)) != 7).mean()
+    assert share == pytest.approx(0.25, abs=5 * np.sqrt(0.25 * 0.75 / 2000))
+
+
+def test_parents_are_chosen_in_proportion_to_their_fitness() -> None:
+    chosen = _roulette(np.array([0.0, 1.0, 3.0]), 4000, np.random.default_rng(0))
+    assert np.bincount(chosen, minlength=3) == pytest.approx([0, 1000, 3000], abs=5 * np.sqrt(4000 * 0.25 * 0.75))
+    equal = _roulette(np.zeros(4), 4000, np.random.default_rng(0))
+    assert np.bincount(equal) == pytest.approx([1000] * 4, abs=5 * np.sqrt(4000 * 0.25 * 0.75))
+
+
+def test_the_value_of_a_chromosome_is_its_objective_above_the_empty_round() -> None:
+    rng = np.random.default_rng(21)
+    problem = random_problem(rng, num_clients=4, num_channels=3, below=0.2)
+    pairs = ExactPairs(problem)
+    generation = _first_generation(60, 4, 3, rng)
+    for chromosome, value in zip(generation, _values(problem, pairs, generation), strict=True):
+        columns = np.flatnonzero(chromosome >= 0)
+        rows = chromosome[columns]
+        channels, bits = np.full(4, -1), np.zeros(4, dtype=np.int64)
+        channels[rows] = columns
+        if len(rows):
+            bits[rows] = pairs.bits(float(problem.dataset_sizes[rows].sum()), rows, columns)
+        if (bits[rows] == 0).any():
+            assert value == np.inf
+        else:
+            expected = objective(problem, Allocation(channels, bits)) - problem.empty_objective
+            assert value == pytest.approx(expected, rel=1e-9, abs=1e-9 * abs(problem.empty_objective))
+
+
+def test_of_many_clients_the_cheapest_are_matched() -> None:
+    """All channels want the same clients, so every one of these counts."""
+    rng = np.random.default_rng(22)
+    worth = rng.permutation(np.arange(-10.0, 30.0))
+    value, channels = cheapest_matching(np.tile(-worth[:, None], (1, 4)))
+    assert value == -(29.0 + 28.0 + 27.0 + 26.0)
+    assert sorted(worth[channels >= 0]) == [26.0, 27.0, 28.0, 29.0]
+    value, channels = cheapest_matching(np.abs(rng.normal(size=(40, 4))))
+    assert (value, channels.max()) == (0.0, -1), "nobody pays to take part"
+
+
+def test_a_problem_without_clients_has_no_costs() -> None:
+    problem = random_problem(np.random.default_rng(23), num_clients=3, num_channels=2)
+    nobody = replace(problem, observation=problem.observation.of(np.array([], dtype=np.int64)))
+    assert ExactPairs(nobody).costs(1.0).shape == (0, 2)
+
+
+def test_the_bound_of_a_node_is_the_best_over_all_bonuses() -> None:
+    """The greatest value of the tangents over a fine grid of μ, on the best decision's side and beyond."""
+    rng = np.random.default_rng(24)
+    shares = []
+    for _ in range(12):
+        problem = random_problem(rng, num_clients=6, num_channels=int(rng.integers(2, 7)), below=0.3)
+        relaxation = _Relaxation(problem, ExactPairs(problem))
+        root, decisions = relaxation.root(), all_decisions(problem)
+        if root is None or min((value for _, value, _, _ in decisions), default=0.0) >= 0.0:
+            continue
+        _, value, members, columns = min(decisions, key=lambda one: one[1])
+        natural = relaxation.marginal_bonus(members, columns)
+        search = NeverFindsAnything(problem, relaxation.exact)
+        search.value = 1e-3 * value  # far above every bound, so that none is good enough
+        found = _bound(search, relaxation, root, natural, 1e-10, 0).value
+        grid = natural * np.concatenate([-np.geomspace(1e-2, 10.0, 15), [0.0], np.geomspace(1e-2, 10.0, 40)])
+        best = max(_tangent(search, relaxation, root, float(bonus)).value for bonus in grid)
+        best = max(best, relaxation.average_bound(root))
+        shares.append((found - best) / abs(value))
+    assert len(shares) > 5
+    assert min(shares) > -1e-3
