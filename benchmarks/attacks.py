@@ -59,7 +59,7 @@ ATTACKS: Mapping[str, Changes] = {
     "sign flip × 3": {"attack.kind": "sign-flip", "attack.sign_flip.scale": 3.0},
     "label flip": {"attack.kind": "label-flip"},
 }
-"""An update × 3 is below the limit of the clipped mean."""
+"""The clipped mean clips an update above 6 usual lengths, and the third in a row above 3."""
 
 COUNTS = (0, 1, 2, 3)
 NOBODY = "nobody"

@@ -391,7 +391,7 @@ def test_at_least_one_participation_is_due_in_a_round() -> None:
 def test_clipped_updates_name_their_clients() -> None:
     kept = {"kept": np.where(K == 2, 0.5, 1.0) + 0.0 * N}
     assert findings(None, kept)["clipped-updates"].startswith(
-        f"{ROUNDS} of {ROUNDS * CLIENTS} uploads were longer than aggregation.mean.most_norm = "
+        f"{ROUNDS} of {ROUNDS * CLIENTS} uploads were too long (aggregation.mean.most_norm = "
     )
     assert f"those of 1 of {CLIENTS} clients (2): find out" in findings(None, kept)["clipped-updates"]
     assert findings(None, {"kept": np.where(K == 2, 0.0, 1.0) + 0.0 * N}) == {}, "a rule that chooses rejects some"

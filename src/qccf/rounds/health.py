@@ -535,8 +535,8 @@ def _clipped(tables: _Tables) -> Iterable[Finding]:
         limit = tables.scenario.aggregation.mean.most_norm
         yield Finding(
             "clipped-updates",
-            f"{_of(int(clipped.sum()), int(arrived.sum()), 'upload')} were longer than aggregation.mean.most_norm = "
-            f"{limit:g} times the usual length and were clipped, those of {_clients(who, kept.shape[1])}: find out "
+            f"{_of(int(clipped.sum()), int(arrived.sum()), 'upload')} were too long (aggregation.mean.most_norm = "
+            f"{limit:g}) and were clipped to the usual length, those of {_clients(who, kept.shape[1])}: find out "
             "what these clients do, or raise the limit if they are honest.",
         )
 
