@@ -12,8 +12,8 @@ Run: python -m benchmarks.load simulated [--clients 10000] [--participants 500] 
 import argparse
 import os
 import random
-import re
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -23,6 +23,7 @@ import numpy as np
 
 from qccf.core.errors import LoopbackError
 from qccf.learning.datasets import Dataset
+from qccf.rounds.run_folder import read_run
 from qccf.runtimes.flower.loopback import Loopback
 from qccf.runtimes.simulator import RoundEvent, simulate
 from tests.helpers.tiny import tiny_scenario
@@ -34,7 +35,11 @@ FIRST = 10
 """Rounds after which memory is compared with that of the end: the ledger, libraries and caches are there by then."""
 PAUSE_S = 20.0
 """Seconds between two kills."""
-RUN_S = 3600.0
+STUCK_S = 900.0
+"""A federation without a new round for this long is given up."""
+POLL_S = "2.0"
+"""Seconds between two questions of a SuperNode's executor for work."""
+RUN_S = 5400.0
 
 
 def memory_mib() -> float:
@@ -102,31 +107,45 @@ def simulated(options: argparse.Namespace) -> int:
 
 def flower(options: argparse.Namespace) -> int:
     """A federation on loopback with nodes that are killed and replaced; 1 if it does not finish."""
+    os.environ["FLWR_SUPEREXEC_TASK_POLL_INTERVAL"] = POLL_S  # 30 nodes that ask five times a second fill a core
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the nodes are stopped, too
     chance, killed, began = random.Random(0), 0, time.monotonic()
     wanted = round(options.churn * options.nodes * options.rounds / options.every)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        summary = folder / "run" / "summary.json"
         with Loopback(folder / "federation", options.nodes, app=APP) as federation:
             print(f"{options.nodes} SuperNodes started after {time.monotonic() - began:.0f} s", flush=True)
             settings = f"radio.num_channels={options.channels} radio.bandwidth_hz=1e6 device.cycles_per_sample=1e4"
             config = {"rounds": options.rounds, "num-clients": options.nodes, "out": folder / "run"}
-            process = federation.run({**config, "settings": settings, "timeout": options.timeout})
-            while process.poll() is None and time.monotonic() - began < RUN_S:
+            federation.run({**config, "settings": settings, "timeout": options.timeout})
+            rounds, last = 0, time.monotonic()
+            while not summary.exists() and time.monotonic() - began < RUN_S and time.monotonic() - last < STUCK_S:
                 time.sleep(PAUSE_S)
-                done = len(re.findall(r"arrived, ", federation.log_text("run")))
-                if done and killed < wanted * done / options.rounds and process.poll() is None:
+                done = rounds_done(folder / "run")
+                rounds, last = (done, time.monotonic()) if done > rounds else (rounds, last)
+                if rounds and killed < wanted * rounds / options.rounds and not summary.exists():
                     killed += replaced(federation, chance.randrange(options.nodes))
-                print(f"{time.monotonic() - began:.0f} s: {done} rounds, {killed} nodes replaced", flush=True)
-            log = federation.log_text("run")
-        finished = (folder / "run" / "summary.json").exists()
-    arrived = [int(count) for count in re.findall(r"(\d+) arrived, ", log)]
-    missed = len(re.findall(r"counts as missed", log))
-    print(f"{options.nodes} SuperNodes, {len(arrived)} of {options.rounds} rounds, {killed} nodes killed and replaced")
-    print(f"{np.mean(arrived):.1f} uploads per round, at least {min(arrived)}, {missed} missed" if arrived else "none")
-    print(f"{time.monotonic() - began:.0f} s, {'finished' if finished else 'NOT finished'}")
-    if not finished:
-        print(log[-3000:])
-    return int(not finished or len(arrived) != options.rounds)
+                print(f"{time.monotonic() - began:.0f} s: {rounds} rounds, {killed} nodes replaced", flush=True)
+            if not summary.exists():
+                for log in ("run", "link"):
+                    print(f"--- {log}\n{federation.log_text(log)[-3000:]}")
+                print("NOT finished")
+                return 1
+        table = read_run(folder / "run").round_columns
+    asked, arrived = table["participants"], table["arrived"]
+    print(f"{options.nodes} SuperNodes, {len(arrived)} rounds, {killed} nodes killed and replaced")
+    print(f"{arrived.mean():.1f} of {asked.mean():.1f} uploads per round arrived, at least {arrived.min()}")
+    print(
+        f"{int((asked - arrived).sum())} of {int(asked.sum())} uploads missed, {int((arrived == 0).sum())} empty rounds"
+    )
+    print(f"{time.monotonic() - began:.0f} s, finished")
+    return int(len(arrived) != options.rounds)
+
+
+def rounds_done(folder: Path) -> int:
+    """The number of rounds that a checkpoint holds."""
+    return max((int(path.stem[-6:]) for path in (folder / "checkpoints").glob("round-*.npz")), default=0)
 
 
 def replaced(federation: Loopback, number: int) -> int:

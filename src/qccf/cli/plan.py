@@ -102,7 +102,7 @@ def plan_command(options: argparse.Namespace) -> int:
     except ImportError:
         print("qccf: no figure, because matplotlib is missing: pip install 'qccf[plot]'", file=sys.stderr)
     else:
-        chart = plan_chart(runs, focus="qccf" if "qccf" in policies else policies[0])
+        chart = plan_chart(runs)
         save_chart(replace(chart, caption=f"{codecs_of(runs)}. {chart.caption}"), out / "plan.png")
         written.append(out / "plan.png")
     if options.json:

@@ -124,9 +124,19 @@ def test_every_figure_of_a_comparison_shows_the_same_styles(runs: list[Run]) -> 
     np.testing.assert_allclose(partition.values.sum(axis=1), SIZES)
 
 
+def test_a_plan_of_a_policy_with_a_label_is_drawn() -> None:
+    runs = plan(load_scenario("femnist", ["federation.rounds=2", "policy.label=mine"]), ["fixed-bits", "qccf"], 1)
+    cell = plan_chart(runs).panels[0]
+    assert isinstance(cell, CellMap)
+    np.testing.assert_allclose(cell.values, client_bits(runs[1]))
+    first = plan_chart(runs[:1]).panels[0]
+    assert isinstance(first, CellMap)
+    np.testing.assert_allclose(first.values, client_bits(runs[0]))
+
+
 def test_a_plan_is_drawn_from_the_same_builders() -> None:
     runs = plan(load_scenario("femnist", ["federation.rounds=4"]), ["qccf", "no-quantization"], 3)
-    chart = plan_chart(runs, "qccf")
+    chart = plan_chart(runs)
     cell, energy, over_rounds, over_sizes = chart.panels
     assert isinstance(cell, CellMap)
     assert energy.series == energy_bars(grouped(runs), Styles())

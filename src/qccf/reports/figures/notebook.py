@@ -17,5 +17,4 @@ def overview(runs: Sequence[Run]) -> "Figure":
     if all(run.summary.get("kind", "train") == "train" for run in runs):
         data = sorted({str(run.summary.get("dataset", run.scenario.data.dataset)) for run in runs})
         return draw(learning_chart(runs, f"Data: {', '.join(data)}."), captioned=True)
-    focus = next((run.policy for run in runs if run.policy == "qccf"), runs[0].policy)
-    return draw(plan_chart(runs, focus), captioned=True)
+    return draw(plan_chart(runs), captioned=True)

@@ -8,8 +8,8 @@ from qccf.reports.figures.style import Styles
 from qccf.rounds.run import Run
 
 
-def plan_chart(runs: Sequence[Run], focus: str) -> Chart:
-    """Four panels; the bits of the policy `focus` colour the cell."""
+def plan_chart(runs: Sequence[Run]) -> Chart:
+    """Four panels; the bits of the policy qccf, or of the first one without it, colour the cell."""
     groups, styles = grouped(runs), Styles(runs)
     energy = Panel(
         "Energy per policy (hatched: computing)",
@@ -18,7 +18,7 @@ def plan_chart(runs: Sequence[Run], focus: str) -> Chart:
         energy_bars(groups, styles),
         categories=tuple(groups),
     )
-    shown = next(run for run in runs if run.policy == focus)
+    shown = next((run for run in runs if run.scenario.policy.name == "qccf"), runs[0])
     panels = (cell_map(shown), energy, *bits_panels(groups, styles))
     caption = (
         f"Decisions without training. {band_caption(groups)} Error bars are the same intervals. 32-bit floats are left "

@@ -172,13 +172,13 @@ class Loopback:
     def _environment(self) -> dict[str, str]:
         scripts = str(Path(sys.executable).parent)
         return {
+            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
             **os.environ,
             "PATH": f"{scripts}{os.pathsep}{os.environ.get('PATH', '')}",
             "FLWR_HOME": str(self.folder / "home"),
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
-            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
         }
 
 
