@@ -51,7 +51,7 @@ SETTINGS_TEST = "tests/docs/test_site.py::test_documents_made_from_code_are_up_t
 TESTS = (
     "tests/control", "tests/devices", "tests/quantization", "tests/rounds", "tests/policies", "tests/runtimes",
     "tests/conformance/test_codecs.py", "tests/conformance/test_policies.py", "tests/conformance/test_plugins.py",
-    "tests/conformance/test_aggregation_rules.py", "tests/paper/test_errata.py", "tests/settings/test_devices.py",
+    "tests/conformance/test_aggregation_rules.py", "tests/paper/test_errata.py", "tests/settings",
     SETTINGS_TEST,
 )  # fmt: skip
 COPIED = ("src", "tests", "support", "benchmarks", "examples", "docs", "pyproject.toml", "README.md")

@@ -499,10 +499,11 @@ def test_the_value_of_a_chromosome_is_its_objective_above_the_empty_round() -> N
 def test_of_many_clients_the_cheapest_are_matched() -> None:
     """All channels want the same clients, so every one of these counts."""
     rng = np.random.default_rng(22)
-    worth = rng.permutation(np.arange(-10.0, 30.0))
-    value, channels = cheapest_matching(np.tile(-worth[:, None], (1, 4)))
-    assert value == -(29.0 + 28.0 + 27.0 + 26.0)
-    assert sorted(worth[channels >= 0]) == [26.0, 27.0, 28.0, 29.0]
+    for _ in range(20):
+        worth = rng.permutation(np.arange(-1000.0, 1000.0))
+        value, channels = cheapest_matching(np.tile(-worth[:, None], (1, 4)))
+        assert value == -(999.0 + 998.0 + 997.0 + 996.0)
+        assert sorted(worth[channels >= 0]) == [996.0, 997.0, 998.0, 999.0]
     value, channels = cheapest_matching(np.abs(rng.normal(size=(40, 4))))
     assert (value, channels.max()) == (0.0, -1), "nobody pays to take part"
 

@@ -76,6 +76,9 @@ def test_the_price_follows_what_was_decided_and_debts_follow_who_had_a_turn() ->
     after = FORM.update(state, decided(0, 1), arriving(True, True))
     assert after["error_price"] == pytest.approx(2.0 * exp(0.5 * (19.0 / 11.2 - 1.0)))
     assert after["debts"] == pytest.approx([-0.25, -0.75])
+    small = replace(TARGETS, errors=TARGETS.errors / 1e6, least_errors=TARGETS.least_errors / 1e6, tolerated_error=5e-6)
+    scaled = FORM.update(state, decided(0, 1, targets=small), arriving(True, True))
+    assert scaled["error_price"] == pytest.approx(after["error_price"]), "in whatever unit errors are"
     lost = FORM.update(state, decided(0, 1), arriving(False, True))
     assert lost["error_price"] == after["error_price"], "that an upload is lost says nothing about bits"
     assert lost["debts"] == pytest.approx([-0.25, -0.75]), "a lost upload was a turn"
