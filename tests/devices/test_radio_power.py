@@ -1,6 +1,7 @@
 """What a radio takes: TR 38.840 by hand, decisions that use it, and models that cannot be."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -160,3 +161,11 @@ def test_every_model_takes_at_least_what_it_radiates(name: str) -> None:
     model = build_radio_power(name, {})
     assert model.slope >= 1.0
     assert model.sleep_w <= max(model.constant_w, 0.0)
+
+
+def test_a_constant_adds_to_the_circuits_that_it_does_not_replace() -> None:
+    """2 W for each of 0.2 W radiated, 5 W besides, and 0.3 W of circuits; asleep it takes 1 W, which resting has."""
+    model = SimpleNamespace(slope=2.0, constant_w=5.0, replaces_circuits=False, wake_energy_j=0.0, sleep_w=1.0)
+    c = replace(CONSTANTS, transmit_power_w=0.2, circuit_power_w=0.3)
+    assert with_radio_power(c, model, rests=False).upload_power_w == pytest.approx(0.4 + 5.0 + 0.3)
+    assert with_radio_power(c, model, rests=True).upload_power_w == pytest.approx(0.4 + 5.0 + 0.3 - 1.0)

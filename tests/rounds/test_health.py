@@ -107,6 +107,8 @@ def test_clients_that_can_never_upload() -> None:
     }
     cautious = findings(None, far, "radio.backoff_db=9")["never-able"]
     assert cautious.endswith("or lower radio.backoff_db = 9, device.cycles_per_sample or cell.radius_m.")
+    boards = findings(None, far, "devices.profile=raspberry-pi-4")["never-able"]
+    assert boards.endswith("or lower cell.radius_m, or give them fewer samples or faster devices.")
     assert findings(None, far | {"able": (K < 5) | (N == 7)}) == {}
     exempt = {"able": False, "turn": 0.0, "missed": True}
     assert findings(None, exempt, "policy.name=no-quantization") == {}, "late uploads that arrive all the same"
@@ -301,10 +303,16 @@ def test_uploads_that_are_lost_because_their_channel_was_overrated() -> None:
         "optimistic-estimates": words + "most 1% may: raise radio.backoff_db from 1.5 to 5, or lower "
         "radio.estimate_age = 2."
     }
+    gains = findings(None, lost, *stale, "radio.trace=gains.npz")["optimistic-estimates"]
+    assert "from 1.5 to 5" in gains, "a table may hold gains"
+    rates = findings(None, lost, *stale, "radio.trace=files", "radio.trace_form=ucc-5g")["optimistic-estimates"]
+    assert "from 1.5 to 2" in rates, "0.46 dB of rates"
     larger = {"payload_bits": np.where(late, 1.2e6, 1e6)}
     assert set(findings(None, lost | larger, *stale)) == {"optimistic-estimates"}, "not the codec's fault"
     outage = findings(None, lost | {"rate_bps": np.where(late, 0.0, 1e8)}, "radio.estimate_error_db=2")
     assert outage["optimistic-estimates"].endswith("at most 1% may: raise the deadline."), "no back-off is enough"
+    old = findings(None, lost | {"rate_bps": np.where(late, 0.0, 1e8)}, "radio.estimate_age=1")
+    assert old["optimistic-estimates"].endswith("raise the deadline, or lower radio.estimate_age = 1.")
     assert findings(None, {"rate_bps": 9e7}) == {}, "they arrived in time"
     few = (K == 0) & (N < 2)
     assert findings(None, lost | {"missed": few, "arrived": ~few}) == {}, "less than one in a hundred"
@@ -319,6 +327,8 @@ def test_uploads_that_miss_the_deadline() -> None:
     }
     principle = findings(None, lost, "policy.name=principle")["lost-uploads"]
     assert principle.endswith('raise the deadline, or use policy.name = "qccf".')
+    emptied = findings(None, lost | {"battery_j": np.where((K == 0) & (N < 39), 0.0, 1.0)})
+    assert "lost-uploads" not in emptied, "their batteries emptied"
     few = (K == 0) & (N < 2)
     assert findings(None, {"missed": few, "arrived": ~few}) == {}
     assert findings(None, {"missed": late, "arrived": True}, "policy.name=no-quantization") == {}, "exempt"

@@ -254,6 +254,47 @@ def test_steps_in_parquet_are_text_or_lists(tmp_path):
         assert np.isinf(constants.step_frequencies_hz[1]).all()
 
 
+def test_booleans_in_parquet_are_no_numbers(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pandas.DataFrame({"dataset_size": [True, False]}).to_parquet(tmp_path / "clients.parquet")
+    with pytest.raises(ConfigError, match="row 1: dataset_size = True is not a number"):
+        load_scenario("femnist", {"devices.table": str(tmp_path / "clients.parquet"), "federation.num_clients": 2})
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("[radio]\ntransmit_power_w = 1e-4\n", "radio.transmit_power_w has no effect with the mix"),
+        ("[device]\nbattery_j = 1.0\n", "device.battery_j has no effect with the mix"),
+        (
+            '[radio]\npower = "radiated"\n[radio.ue]\nwatts_per_unit = 0.5\n',
+            'with radio.power = "radiated": set radio.p',
+        ),
+    ],
+)
+def test_a_file_beside_a_preset_states_nothing_in_vain(lines, words, tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        load_scenario(written(tmp_path / "own.toml", f'preset = "3gpp"\n{lines}'))
+    assert words in str(caught.value)
+
+
+def test_a_saved_scenario_may_state_what_has_no_effect(tmp_path):
+    scenario = load_scenario("3gpp")
+    assert load_scenario(written(tmp_path / "run.toml", scenario_to_toml(scenario))) == scenario
+
+
+def test_figures_of_the_papers_device_need_a_client_that_has_it(tmp_path):
+    change = {"device.battery_j": 1.0}
+    assert with_table(tmp_path / "clients.csv", "profile\npaper\npixel-2\n", **change)
+    with pytest.raises(ConfigError, match=r"device\.battery_j has no effect with the devices in"):
+        with_table(tmp_path / "clients.csv", "profile\nlaptop\npixel-2\n", **change)
+
+
+def test_the_papers_device_is_plausible():
+    with pytest.raises(ConfigError, match="is a power of 1e\\+09 W, above 1000 W"):
+        load_scenario("femnist", {"device.energy_coefficient": 1e-18})
+
+
 def test_changed_table_is_refused(tmp_path):
     scenario = with_table(tmp_path / "clients.csv", "dataset_size\n700\n800\n")
     assert len(scenario.devices.digest) == 64
@@ -312,6 +353,7 @@ def test_table_sets_the_number_of_clients_if_nothing_else_does(tmp_path):
         ("steps\n6e8:nan\n", r"steps\[0\] has nan"),
         ("steps\n1e9:1.6 6e8:0.9\n", "sort the frequencies"),
         ("steps,frequency_max_hz\n6e8:0.9,1e9\n", "row 1.*frequency_max_hz contradicts steps"),
+        ("profile,flops_per_cycle\npaper,9\n", "row 1: flops_per_cycle has no effect with cycles_per_sample = 1000"),
         ("", "it is empty"),
         ("dataset_size\n", "it has 0 rows"),
     ],

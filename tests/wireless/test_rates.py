@@ -143,6 +143,12 @@ def test_blocks_replace_the_bandwidth_of_a_preset_and_survive_a_round_trip(tmp_p
         (["radio.resource_blocks=1", "radio.bandwidth_hz=1e6"], "which are 180000 Hz: leave one of them out"),
         (["radio.resource_blocks=300"], "radio.resource_blocks = 300 is out of range: it must be at most 275"),
         (["radio.numerology=9", "radio.resource_blocks=1"], "radio.numerology = 9 is out of range"),
+        (
+            ["radio.num_channels=100", "radio.resource_blocks=273", "radio.numerology=1"],
+            "are 9.83e+09 Hz, more than cell.carrier_hz = 2.4e+09: take fewer channels or blocks",
+        ),
+        (["cell.neighbours=6", "radio.interference_margin_db=3"], "contradicts radio.interference_margin_db = 3.0"),
+        (["cell.neighbours=6", "radio.trace=gains.npz"], "contradicts radio.trace = 'gains.npz'"),
         (["radio.rate=mcs", "radio.rate_options={a = 1}"], "use radio.mcs"),
         (["radio.mcs.table=qam64"], 'radio.mcs.table has no effect with radio.rate = "shannon"'),
         (["radio.rate=mcs", "radio.mcs.table=qam1024"], "radio.mcs.table = 'qam1024' is not one of"),

@@ -111,6 +111,8 @@ def _value(name: str, cell: Any) -> Any:
         number = float(cell)
     except (TypeError, ValueError):
         raise ConfigError(f"{name} = {cell!r} is not a number.") from None
+    if isinstance(cell, bool):
+        raise ConfigError(f"{name} = {cell!r} is not a number.")
     if name in FIGURES:
         return require_figure(name, number)
     least, most, unit = PLACES[name]

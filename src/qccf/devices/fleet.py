@@ -83,6 +83,11 @@ def with_figures(profile: Profile, row: Mapping[str, Any]) -> Profile:
             )
         profile = replace(profile, steps=())
     profile = replace(profile, **figures)
+    if "flops_per_cycle" in figures and profile.cycles_per_sample != "auto":
+        raise ConfigError(
+            f"flops_per_cycle has no effect with cycles_per_sample = {profile.cycles_per_sample:g} of profile "
+            f'{profile.name!r}: set cycles_per_sample to "auto", or leave it out.'
+        )
     require_plausible({name: getattr(profile, name) for name in FIGURES})
     return profile
 

@@ -282,11 +282,14 @@ def _never_able(tables: _Tables) -> Iterable[Finding]:
     if len(unable):
         backoff_db = tables.scenario.radio.backoff_db
         backoff = f"radio.backoff_db = {backoff_db:g}, " if backoff_db else ""
+        papers = tables.scenario.devices.is_papers
+        lower = "device.cycles_per_sample or cell.radius_m" if papers else "cell.radius_m"
+        others = "" if papers else ", or give them fewer samples or faster devices"
         yield Finding(
             "never-able",
             f"{_clients(unable, arrived.shape[1])} could upload in none of the {tables.num_rounds} rounds within "
             f"device.deadline_s = {tables.scenario.device.deadline_s:g}: raise it, radio.bandwidth_hz or "
-            f"radio.gain_db, or lower {backoff}device.cycles_per_sample or cell.radius_m.",
+            f"radio.gain_db, or lower {backoff}{lower}{others}.",
         )
 
 
@@ -487,8 +490,8 @@ def _estimates(tables: _Tables) -> Iterable[Finding]:
         enough_db = np.ceil(radio.backoff_db + worst_db)
         raised = f"raise radio.backoff_db from {radio.backoff_db:g} to {enough_db:g}"
         ages = f"lower radio.estimate_age = {radio.estimate_age}"
-        remedies = [raised] if enough_db <= MOST_BACKOFF_DB else []
-        remedies += [ages] if radio.estimate_age else [] if remedies else ["raise the deadline"]
+        remedies = [raised if enough_db <= MOST_BACKOFF_DB else "raise the deadline"]
+        remedies += [ages] if radio.estimate_age else []
         yield Finding(
             "optimistic-estimates",
             f"{_of(count, int(on.sum()), 'upload')} missed device.deadline_s = {tables.scenario.device.deadline_s:g} "
@@ -498,8 +501,11 @@ def _estimates(tables: _Tables) -> Iterable[Finding]:
 
 
 def _overrated_db(estimated_bps: FloatArray, true_bps: FloatArray, scenario: Scenario) -> FloatArray:
-    """By how much channels were overrated: their signal by Shannon's formula, or the rates of a trace themselves."""
-    if scenario.radio.trace:
+    """By how much channels were overrated: their signal by Shannon's formula, or the rates of a trace themselves.
+
+    A table may hold rates or gains. It counts as gains, which need more back-off.
+    """
+    if scenario.radio.trace_form == "ucc-5g" and scenario.radio.trace:
         ratios = estimated_bps, true_bps
     else:
         efficiency = np.log(2.0) / scenario.radio.bandwidth_hz
@@ -558,9 +564,12 @@ def _nothing_kept(tables: _Tables) -> Iterable[Finding]:
 
 
 def _lost(tables: _Tables) -> BoolArray:
-    """Uploads that missed the deadline and were not exempt from it."""
+    """Uploads that missed the deadline and were not exempt from it; not those during which a battery emptied."""
     missed, arrived = (np.asarray(tables.by_round(name), dtype=bool) for name in ("missed", "arrived"))
-    return tables.on & missed & ~arrived
+    lost: BoolArray = tables.on & missed & ~arrived
+    if "battery_j" in tables.clients:
+        lost &= np.asarray(tables.by_round("battery_j"), dtype=float) > 0.0
+    return lost
 
 
 CHECKS: tuple[Callable[[_Tables], Iterable[Finding]], ...] = (

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from qccf.core.errors import ConfigError
 from qccf.devices.clients_table import ClientsTable, files_digest, read_clients
 from qccf.devices.fleet import Fleet, build_fleet, mixed, with_figures
-from qccf.devices.profile import Profile
+from qccf.devices.profile import Profile, require_plausible
 from qccf.devices.profiles.registry import PROFILES, find_profile
 from qccf.learning.models.flops import flops_per_sample
 from qccf.settings.sections import Section, file_key, key
@@ -84,7 +84,12 @@ class DevicesSection(Section):
     @property
     def may_be_papers(self) -> bool:
         """Whether some client may be the paper's device."""
-        return PAPER in self.mix or (bool(self.table) and self.profile == PAPER) or self.is_papers
+        if not self.table:
+            return PAPER in self.mix or self.is_papers
+        try:
+            return any(row.get("profile", self.profile) == PAPER for row in read_clients(self.table).rows)
+        except ConfigError:
+            return True  # not known without the file
 
     def files_digest(self) -> str:
         """SHA-256 of the files that are named; empty where none is, or one cannot be read."""
@@ -186,6 +191,7 @@ def _profile(name: str, scenario: "Scenario") -> Profile:
     if name != PAPER:
         return find_profile(name)
     device, radio = scenario.device, scenario.radio
+    require_plausible(device.model_dump())
     return Profile(
         name=PAPER,
         title=find_profile(PAPER).title,

@@ -20,6 +20,7 @@ from qccf.core.errors import ConfigError
 from qccf.core.registry import Registry, is_own, source_digest
 from qccf.core.suggest import closest, hint
 from qccf.devices.clients_table import read_clients
+from qccf.devices.radio_power.registry import RADIO_POWERS
 from qccf.learning.aggregation.registry import AGGREGATION_RULES
 from qccf.learning.attacks.registry import ATTACKS
 from qccf.learning.server.registry import SERVER_OPTIMIZERS
@@ -110,8 +111,24 @@ def load_scenario(
     scenario = scenario_from_dict(with_settings(tree, changes))
     if not renamed:
         check_devices(scenario)  # but a finished run is shown without its files
-    refuse_unused(scenario, changes)
+    refuse_unused(scenario, {**_stated_beside_a_preset(source), **changes})
     return scenario
+
+
+def _stated_beside_a_preset(source: str | Path | Scenario) -> dict[str, Any]:
+    """What a file states that begins with a preset, by `section.key`; nothing for other sources.
+
+    A file without a preset may be a saved run, which states everything, also what has no effect.
+    """
+    own = {} if isinstance(source, Scenario) or str(source) in PRESETS else _own_settings(source)
+    if "preset" not in own:
+        return {}
+    stated: dict[str, Any] = {}
+    for section, values in own.items():
+        for key, value in values.items() if isinstance(values, dict) else ():
+            parts = value if isinstance(value, dict) else {}
+            stated |= {f"{section}.{key}.{part}": one for part, one in parts.items()} or {f"{section}.{key}": value}
+    return stated
 
 
 PAPERS_DEVICE = (
@@ -137,13 +154,15 @@ def refuse_unused(scenario: Scenario, changes: Iterable[str]) -> None:
             raise ConfigError(
                 f'{key} has no effect with control.form = "{form}": set control.form = "{other}", or leave it out.'
             )
-        for name, entry in RATE_MODELS.items():
-            section = getattr(entry, "section", "")
-            if section and key.startswith(f"radio.{section}.") and scenario.radio.rate != name:
-                raise ConfigError(
-                    f'{key} has no effect with radio.rate = "{scenario.radio.rate}": set radio.rate = "{name}", or '
-                    "leave it out."
-                )
+        for chooser, registry in (("rate", RATE_MODELS), ("power", RADIO_POWERS)):
+            chosen = getattr(scenario.radio, chooser)
+            for name, entry in registry.items():
+                section = getattr(entry, "section", "")
+                if section and key.startswith(f"radio.{section}.") and chosen != name:
+                    raise ConfigError(
+                        f'{key} has no effect with radio.{chooser} = "{chosen}": set radio.{chooser} = "{name}", or '
+                        "leave it out."
+                    )
         _refuse_foreign_option(scenario, key)
         if key in CONSTANTS and scenario.statistics.model == "recorded":
             raise ConfigError(

@@ -296,6 +296,29 @@ class _Base(Section):
         return self
 
     @model_validator(mode="after")
+    def _one_source_of_interference(self) -> "_Base":
+        """A trace holds what its channels were, so neither path loss nor neighbours add to it."""
+        others = {"radio.trace": self.radio.trace, "radio.interference_margin_db": self.radio.interference_margin_db}
+        for name, value in others.items():
+            if self.cell.neighbours and value:
+                raise ValueError(
+                    f"cell.neighbours = {self.cell.neighbours} contradicts {name} = {value!r}, which states the "
+                    "interference as well: leave one of them out"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _blocks_fit_below_the_carrier(self) -> "_Base":
+        total_hz = self.radio.num_channels * self.radio.bandwidth_hz
+        if self.radio.resource_blocks and total_hz > self.cell.carrier_hz:
+            raise ValueError(
+                f"radio.num_channels = {self.radio.num_channels} of radio.resource_blocks = "
+                f"{self.radio.resource_blocks} are {total_hz:.3g} Hz, more than cell.carrier_hz = "
+                f"{self.cell.carrier_hz:g}: take fewer channels or blocks; one carrier has at most 275 blocks"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _power_needs_shannon(self) -> "_Base":
         """How the rate falls with the power is known for Shannon's formula only."""
         control: Any = getattr(self, "control")  # noqa: B009

@@ -20,7 +20,7 @@ class RadioPower(Protocol):
 
     @property
     def replaces_circuits(self) -> bool:
-        """Whether `constant_w` takes the place of the circuit power that settings and profiles state."""
+        """Whether `constant_w` takes the place of the circuit power that settings and profiles state, or adds to it."""
         ...
 
     @property
@@ -43,7 +43,8 @@ def with_radio_power(constants: Constants, radio: RadioPower, *, rests: bool) ->
     """The constants with this radio. `rests` says whether a run charges for resting; then a radio that sends adds
     only what it takes above its sleep."""
     asleep_w = radio.sleep_w if rests else 0.0
-    circuit_power_w: PerClient = radio.constant_w - asleep_w if radio.replaces_circuits else constants.circuit_power_w
+    besides_w: PerClient = 0.0 if radio.replaces_circuits else constants.circuit_power_w
+    circuit_power_w: PerClient = radio.constant_w - asleep_w + besides_w
     changed: dict[str, Any] = {
         "circuit_power_w": circuit_power_w,
         "power_per_radiated": radio.slope,

@@ -30,7 +30,7 @@ def build_radio_power(name: str, options: dict[str, Any]) -> RadioPower:
         raise ConfigError(
             f"radio power {name!r} does not say with replaces_circuits = True or False what constant_w is."
         )
-    if model.replaces_circuits and model.sleep_w > model.constant_w:
+    if model.sleep_w > model.constant_w:
         raise ConfigError(
             f"radio power {name!r} takes {model.sleep_w:g} W asleep, more than the {model.constant_w:g} W with which "
             "it sends: lower sleep_w."
