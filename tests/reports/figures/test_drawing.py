@@ -101,3 +101,17 @@ def test_maps_show_every_client_and_labels_that_do_not_overlap(clients: int) -> 
 def test_the_caption_is_drawn_where_there_is_no_page() -> None:
     assert draw(simple_chart(), captioned=True).get_suptitle() == "A caption."
     assert draw(simple_chart()).get_suptitle() == ""
+
+
+def test_the_legend_of_a_cell_covers_nothing():
+    """With all its entries: a client without uploads, and one whose battery ran out."""
+    rng = np.random.default_rng(3)
+    values, ran_out = np.array([np.nan, 2.0, 3.0, 4.0]), np.array([False, True, False, False])
+    cell = CellMap("cell", 500.0, rng.uniform(-300, 300, (4, 2)), rng.uniform(600, 1800, 4), values, "bits", ran_out)
+    figure = draw(Chart("cell", "", "", (cell,), panel_size_inch=(5.2, 4.6)))
+    figure.canvas.draw()
+    axes, colours = figure.axes
+    legend = axes.get_legend().get_window_extent()
+    assert len(axes.get_legend().get_texts()) == 5
+    for other in (axes.get_window_extent(), axes.xaxis.label.get_window_extent(), colours.get_tightbbox()):
+        assert not legend.overlaps(other)

@@ -236,7 +236,10 @@ def _draw_cell(axes: Axes, panel: CellMap) -> None:
     if panel.ran_out is not None and panel.ran_out.any():
         axes.scatter(x[panel.ran_out], y[panel.ran_out], marker="x", color="#D55E00", s=60 * crowd, lw=1.5)
         handles.append(Line2D([], [], marker="x", color="#D55E00", ls="", ms=6, label="battery ran out"))
-    axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=len(handles), fontsize=8)
+    columns = len(handles) if len(handles) < 4 else 2  # a longer row would reach below the colours
+    axes.legend(
+        handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=columns, fontsize=8, labelspacing=0.9
+    )
     limit = panel.radius_m * 1.06
     axes.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal", xlabel="east (m)", ylabel="north (m)")
     axes.set_title(panel.title)
