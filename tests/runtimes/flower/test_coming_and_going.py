@@ -252,6 +252,45 @@ def test_a_server_whose_link_is_gone_releases_its_folder(how, reason, tmp_path, 
     assert len(new.ledger) == ROUNDS
 
 
+class SlowLink(LoopGrid):
+    """A SuperLink that takes messages only after it was asked whether it is there."""
+
+    asked = 0
+
+    def get_node_ids(self):
+        self.asked += 1
+        return super().get_node_ids()
+
+    def push_messages(self, messages):
+        before = self.asked
+        while self.asked == before:
+            time.sleep(0.01)
+        return super().push_messages(messages)
+
+
+def test_a_busy_link_that_takes_messages_slowly_is_waited_for(monkeypatch) -> None:
+    """Thirty messages took longer than a short request may, and the federation ended."""
+    monkeypatch.setattr(exchange, "LINK_S", 0.5)
+    strategy, grid = federation()
+    grid.__class__ = SlowLink
+    strategy.start(grid, first_arrays(), num_rounds=2, timeout=5)
+    assert strategy.ledger.tables()["rounds"]["arrived"].tolist() == [5, 5]
+
+
+def test_a_link_that_goes_while_messages_are_sent_ends_the_server(monkeypatch) -> None:
+    monkeypatch.setattr(exchange, "LINK_S", 0.5)
+    strategy, grid = federation()
+    grid.__class__ = GoneLink
+
+    def push_messages(_):
+        grid.gone = "silent"
+        threading.Event().wait()
+
+    grid.push_messages = push_messages
+    with pytest.raises(FederationError, match=r"has not answered for 0\.5 s"):
+        strategy.start(grid, first_arrays(), num_rounds=2, timeout=5)
+
+
 def test_a_server_that_is_started_again_resumes(tmp_path) -> None:
     whole, grid = federation()
     whole.start(grid, first_arrays(), num_rounds=ROUNDS, timeout=5)

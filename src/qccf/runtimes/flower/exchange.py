@@ -100,7 +100,7 @@ class Pulls:
 
 def exchange(grid: Grid, messages: Sequence[Message], *, timeout_s: float) -> list[Reply]:
     """Send the messages and return the replies that arrive in time."""
-    asked = push(grid, messages, timeout_s)
+    asked = push(grid, messages)
     replies: list[Reply] = []
     end = time.monotonic() + timeout_s
     pulls = Pulls(grid)
@@ -125,11 +125,14 @@ def online_nodes(grid: Grid) -> set[int]:
 
     The server of a SuperLink that was killed would otherwise wait for its replies for ever, and hold its run folder.
     """
-    return set(_answer(lambda: list(grid.get_node_ids()), LINK_S))
+    return set(_answer(lambda: list(grid.get_node_ids())))
 
 
-def _answer(request: Callable[[], Any], timeout_s: float) -> Any:
-    """What the request returns. Flower repeats a request for as long as the SuperLink is away, so it runs aside."""
+def _answer(request: Callable[[], Any], still_there: Callable[[], Any] | None = None) -> Any:
+    """What the request returns. Flower repeats a request for as long as the SuperLink is away, so it runs aside.
+
+    A request that may take long is waited for as long as `still_there` finds the SuperLink.
+    """
     answers: SimpleQueue[tuple[Any, Exception | None]] = SimpleQueue()
 
     def ask() -> None:
@@ -139,13 +142,17 @@ def _answer(request: Callable[[], Any], timeout_s: float) -> Any:
             answers.put((None, error))
 
     threading.Thread(target=ask, daemon=True).start()
-    try:
-        answer, error = answers.get(timeout=timeout_s)
-    except Empty:
-        raise FederationError(
-            f"the SuperLink has not answered for {timeout_s:g} s, so this server ends and releases its folder: start "
-            "the run again. The checkpoint holds the last state."
-        ) from None
+    while True:
+        try:
+            answer, error = answers.get(timeout=LINK_S)
+            break
+        except Empty:
+            if still_there is None:
+                raise FederationError(
+                    f"the SuperLink has not answered for {LINK_S:g} s, so this server ends and releases its folder: "
+                    "start the run again. The checkpoint holds the last state."
+                ) from None
+            still_there()
     if error is not None:
         raise FederationError(
             f"the SuperLink refuses this server ({type(error).__name__}: {error}), perhaps because it was started "
@@ -154,9 +161,12 @@ def _answer(request: Callable[[], Any], timeout_s: float) -> Any:
     return answer
 
 
-def push(grid: Grid, messages: Sequence[Message], timeout_s: float) -> dict[str, int]:
-    """Send the messages; returns message id to node for those that could be sent."""
-    sent = set(_answer(lambda: grid.push_messages(messages), max(timeout_s, LINK_S))) if messages else set()
+def push(grid: Grid, messages: Sequence[Message]) -> dict[str, int]:
+    """Send the messages; returns message id to node for those that could be sent.
+
+    Many messages, or large ones, take long on a busy machine, and each is several requests.
+    """
+    sent = set(_answer(lambda: grid.push_messages(messages), partial(online_nodes, grid))) if messages else set()
     return {
         message.metadata.message_id: message.metadata.dst_node_id
         for message in messages

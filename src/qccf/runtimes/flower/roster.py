@@ -10,7 +10,7 @@ from flwr.serverapp import Grid
 from flwr.supercore import log
 
 from qccf.core.errors import AbsentError, ReplyError
-from qccf.runtimes.flower.exchange import LINK_S, POLL_S, Pulls, Reply, online_nodes, push
+from qccf.runtimes.flower.exchange import POLL_S, Pulls, Reply, online_nodes, push
 from qccf.runtimes.flower.messages import INSTRUCTION, Instruction, read_hello
 from qccf.runtimes.flower.registration import listed
 
@@ -71,7 +71,7 @@ class Roster:
         now = time.monotonic()
         new = {node for node in online if now >= self._next_hello_s.get(node, now)}
         hello = RecordDict({INSTRUCTION: Instruction("hello").record()})
-        asked = push(grid, [Message(hello, node, MessageType.TRAIN, ttl=HELLO_TTL_S) for node in sorted(new)], LINK_S)
+        asked = push(grid, [Message(hello, node, MessageType.TRAIN, ttl=HELLO_TTL_S) for node in sorted(new)])
         sent = set(asked.values())
         self._next_hello_s = {node: math.inf if node in sent else self._next_hello_s.get(node, now) for node in online}
         self._hellos = self._hellos or Pulls(grid)
