@@ -169,6 +169,14 @@ def test_taylor_step_from_the_optimum_stays_there() -> None:
         near = relaxed_optimum(problem, total, rows, columns, case_five="taylor", last_bits=iterated.num_bits * 1.02)
         error = np.abs(near.num_bits - iterated.num_bits)[fifth]
         assert (error <= 0.02 * iterated.num_bits[fifth]).all(), "a step must not move away from the optimum"
+        t, c, slope = terms(problem, total, rows, columns), problem.constants, problem.slope_bits
+        ends = [(t.slack_bits - t.cycle_bits / hertz) / slope for hertz in (c.frequency_min_hz, c.frequency_max_hz)]
+        middle = np.mean(np.maximum(ends, 1.0), axis=0)
+        first, there = (
+            relaxed_optimum(problem, total, rows, columns, case_five="taylor", last_bits=last).num_bits[fifth]
+            for last in (np.nan, middle)
+        )
+        np.testing.assert_allclose(first, there, rtol=1e-12, err_msg="without last bits a step starts in the middle")
         moved += int(fifth.sum())
     assert moved > 100
 

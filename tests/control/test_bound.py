@@ -64,3 +64,10 @@ def test_validity_is_checked(rate: float, smoothness: float, updates: int, says:
     with pytest.raises(ConfigError, match=says):
         bound.require_valid_bound(learning_rate=rate, smoothness=smoothness, local_updates=updates)
     bound.require_valid_bound(learning_rate=0.1, smoothness=1.0, local_updates=6)
+
+
+def test_the_largest_valid_smoothness_is_named() -> None:
+    """2·(0.25·2·L)² = 1 at L = √2."""
+    with pytest.raises(ConfigError, match=r"lower smoothness below 1\.414,"):
+        bound.require_valid_bound(learning_rate=0.25, smoothness=1.5, local_updates=2)
+    bound.require_valid_bound(learning_rate=0.25, smoothness=1.414, local_updates=2)

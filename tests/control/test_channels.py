@@ -471,8 +471,9 @@ def test_mutation_follows_its_probability_and_reaches_everybody() -> None:
 
 
 def test_parents_are_chosen_in_proportion_to_their_fitness() -> None:
-    chosen = _roulette(np.array([0.0, 1.0, 3.0]), 4000, np.random.default_rng(0))
-    assert np.bincount(chosen, minlength=3) == pytest.approx([0, 1000, 3000], abs=5 * np.sqrt(4000 * 0.25 * 0.75))
+    for unit in (1.0, 1e-9):
+        chosen = _roulette(unit * np.array([0.0, 1.0, 3.0]), 4000, np.random.default_rng(0))
+        assert np.bincount(chosen, minlength=3) == pytest.approx([0, 1000, 3000], abs=5 * np.sqrt(4000 * 0.25 * 0.75))
     equal = _roulette(np.zeros(4), 4000, np.random.default_rng(0))
     assert np.bincount(equal) == pytest.approx([1000] * 4, abs=5 * np.sqrt(4000 * 0.25 * 0.75))
 
@@ -535,3 +536,28 @@ def test_the_bound_of_a_node_is_the_best_over_all_bonuses() -> None:
         shares.append((found - best) / abs(value))
     assert len(shares) > 5
     assert min(shares) > -1e-3
+
+
+def test_the_average_bound_of_a_node_by_brute_force() -> None:
+    """Each set of clients that the node allows pays for its presence and least energy, and the best average once."""
+    rng = np.random.default_rng(27)
+    compared = 0
+    for _ in range(80):
+        problem = random_problem(rng, num_clients=4, num_channels=int(rng.integers(1, 5)), below=0.0)
+        relaxation = _Relaxation(problem, ExactPairs(problem))
+        fate = rng.choice([0, 1, 2], size=4, p=[0.5, 0.3, 0.2])
+        node = relaxation.narrowed(0.0, np.inf, fate == 1, fate == 2)
+        if node is None:
+            continue
+        alone = problem.presence_costs + relaxation.exact.cheapest_energy()
+        averages = (problem.spread_costs + np.minimum(problem.error_costs, 0.0)) / problem.dataset_sizes
+        sums = [
+            alone[members].sum()
+            for mask in range(1, 16)
+            if len(members := np.flatnonzero([(mask >> i) & 1 for i in range(4)])) <= problem.rates_bps.shape[1]
+            and set(np.flatnonzero(fate == 1)) <= set(members)
+            and not (fate[members] == 2).any()
+        ]
+        assert relaxation.average_bound(node) == pytest.approx(min(sums) + averages[fate != 2].min())
+        compared += 1
+    assert compared > 40

@@ -41,6 +41,9 @@ def test_after_a_warm_start_every_client_is_worth_its_energy() -> None:
     s = equal_statistics(100.0, 300.0, norm_sq=0.01)
     queues = warm_start(s, CONSTANTS, participation_margin=1e-9, quantization_margin=0.5)
     assert queues.participation == pytest.approx(100.0 * 4.08e-3 / (24 * 0.25 * 0.01))
+    waking = replace(CONSTANTS, wake_energy_j=1e-3)
+    queues = warm_start(s, waking, participation_margin=1e-9, quantization_margin=0.5)
+    assert queues.participation == pytest.approx(100.0 * 5.08e-3 / (24 * 0.25 * 0.01)), "and waking up costs 1 mJ"
     nothing = warm_start(
         equal_statistics(1.0, norm_sq=0.0), CONSTANTS, participation_margin=0.5, quantization_margin=0.5
     )

@@ -302,10 +302,14 @@ def test_rows_keep_every_table() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
-def test_where_exact_uploads_are_possible_and_nothing_else_is_tolerated_they_are_sent(scale: float) -> None:
+def test_where_exact_uploads_are_possible_and_nothing_else_is_tolerated_they_are_sent(
+    scale: float, problems: list[ScaleFreeProblem]
+) -> None:
     errors = np.where(np.arange(1, MAX_NUM_BITS + 1) < 3, scale, 0.0)
     statistics = replace(equal_statistics(1e3, 2e3, norm_sq=0.0), upload_errors=np.tile(errors, (2, 1)))
     decision = FORM.decide({"debts": [0.0, 0.0]}, Observation(np.full((2, 2), 1e8), statistics))
     assert decision.num_bits.tolist() == [3, 3]
     assert decision.targets is not None
     assert decision.targets.error_price == 2 * LEAST_PRICE, "the first price of later rounds"
+    spent_j = problems[-1].energy_costs(1, np.arange(2), np.arange(2)) / problems[-1].energy_price
+    assert problems[-1].energy_price == pytest.approx(1.0 / spent_j.mean()), "as in other rounds"

@@ -402,3 +402,28 @@ def test_a_machine_without_frequencies(tmp_path) -> None:
     assert any("only 0% of one core" in note for note in measured.notes)
     with pytest.raises(ConfigError, match="--frequency"):
         measure(lambda: 1, Machine(None, None), seconds=0.01, show=quiet)
+
+
+@pytest.mark.parametrize("name", ["scaling_min_freq", "scaling_max_freq"])
+def test_either_limit_that_a_driver_does_not_take_is_an_error(tmp_path, monkeypatch, name: str) -> None:
+    group = add_cpufreq(tmp_path)
+    real = module._write
+    monkeypatch.setattr(module, "_write", lambda path, khz: None if path.name == name else real(path, khz))
+    with pytest.raises(FrequencyError, match=f"{name} was set to 1000000 kHz"), Cpufreq(tmp_path).held(1e9):
+        pass
+    assert held(group)[:2] == ["600000", "1500000"]
+
+
+def test_little_energy_is_energy(tmp_path) -> None:
+    class Frugal(MadeMachine):
+        def energy_j(self) -> float:
+            return 1e-3 * self.joules
+
+    add_cpufreq(tmp_path)
+    made = Frugal(tmp_path)
+    measured = measure(made.work, made.machine(), seconds=0.5, show=quiet)
+    assert measured.meter == "made"
+    assert measured.idle_power_w == pytest.approx(1e-3 * IDLE_W)
+    assert [trial.power_w for trial in measured.trials] == pytest.approx(
+        [1e-3 * ALPHA * trial.frequency_hz**3 for trial in measured.trials]
+    )

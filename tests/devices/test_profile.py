@@ -7,7 +7,7 @@ import pytest
 import tomli_w
 
 from qccf.core.errors import ConfigError
-from qccf.devices.profile import FIGURES, profile_from_dict, read_profile
+from qccf.devices.profile import FIGURES, profile_from_dict, read_profile, require_figure
 from qccf.devices.profiles.registry import PROFILES, find_profile
 
 FEMNIST_FLOPS = 65e6
@@ -138,3 +138,13 @@ def test_unknown_profile_is_suggested(tmp_path):
     (tmp_path / "bad.toml").write_text("a = = 1", encoding="utf-8")
     with pytest.raises(ConfigError, match="not valid TOML"):
         read_profile(tmp_path / "bad.toml")
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_limits_of_a_figure_are_allowed_and_nothing_beyond(name):
+    least, most = FIGURES[name].least, FIGURES[name].most
+    assert (require_figure(name, least), require_figure(name, most)) == (least, most)
+    for beyond in (math.nextafter(least, -math.inf), math.nextafter(most, math.inf)):
+        if beyond not in (least, most):
+            with pytest.raises(ConfigError, match="out of range"):
+                require_figure(name, beyond)

@@ -103,3 +103,28 @@ def test_a_lost_upload_is_charged_at_the_highest_step():
     assert not outcome.arrived[0]
     assert outcome.compute_energy_j[0] == pytest.approx(20e6 * 2.5e-9)
     assert outcome.upload_energy_j[0] == pytest.approx(0.2 * 0.01)
+
+
+@pytest.mark.parametrize(("per_radiated", "circuit_power_w"), [(1.0, 0.0), (5.0, 0.0), (1.0, 0.005)])
+def test_a_faster_step_is_taken_where_the_radio_saves_more_than_the_cpu_loses(per_radiated, circuit_power_w):
+    """Two steps that take nearly the same energy, and a radio that decides between them."""
+    rng = np.random.default_rng(7)
+    powers_w = np.geomspace(1e-4, 0.2, 2001)
+    taken = []
+    for _ in range(40):
+        table = [(1e9, 0.2), (2e9, 0.4 * (1.0 + 10.0 ** rng.uniform(-3.0, 0.0)))]
+        radio = {"power_per_radiated": per_radiated, "circuit_power_w": circuit_power_w, "bandwidth_hz": 1e7}
+        c = stepped(table, transmit_power_min_w=1e-4, adapt_power=True, **radio)
+        rate_bps, cycles = 10.0 ** rng.uniform(7.3, 8.0), rng.uniform(8e6, 1.6e7)
+        bits = rate_bps * rng.uniform(1e-3, 4e-3)
+        upload_s = bits / (1e7 * np.log2(1.0 + (2.0 ** (rate_bps / 1e7) - 1.0) * powers_w / 0.2))
+        radio_j = (per_radiated * powers_w + circuit_power_w) * upload_s
+        best = [
+            float(np.where(upload_s + cycles / f <= 0.02, radio_j, np.inf).min()) + p * cycles / f for f, p in table
+        ]
+        sent = cost.transmission(np.array([bits]), np.array([rate_bps]), np.array([cycles]), c)
+        frequency_hz = cost.slowest_frequency_hz(np.array([cycles]), sent.upload_s, c)
+        found = (cost.compute_energy_j(cycles, frequency_hz, c) + cost.upload_energy_j(sent, c))[0]
+        assert found == pytest.approx(min(best), rel=2e-3)
+        taken.append(int(np.argmin(best)))
+    assert 3 < sum(taken) < 37, "both steps are the better one at times"

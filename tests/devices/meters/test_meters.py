@@ -169,3 +169,9 @@ def test_an_unknown_meter_is_refused() -> None:
         open_meter("powercup")
     with pytest.raises(ConfigError, match="has no energy_j"):
         open_meter(f"{__name__}:NoMeter")
+
+
+def test_a_battery_that_does_not_tell_its_capacity_has_none(tmp_path) -> None:
+    add_battery(tmp_path, energy_full=50_000_000)
+    add_battery(tmp_path, "BAT1", power_now=1_000_000)
+    assert capacity_j(tmp_path) is None
