@@ -102,7 +102,7 @@ def test_a_table_without_rounds_has_no_columns() -> None:
 def test_a_round_of_other_columns_is_refused() -> None:
     table = packed([{"a": np.zeros(3)}])
     for other in ({"b": np.zeros(3)}, {"a": np.zeros(4)}, {"a": np.zeros(3, dtype=np.int64)}):
-        with pytest.raises(ValueError, match="a round has the columns"):
+        with pytest.raises(ValueError, match="column"):
             table.append(other)
 
 
@@ -120,3 +120,24 @@ def test_a_hostile_layout_gets_no_memory() -> None:
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 200_000
+
+
+def test_a_column_may_begin_later_and_texts_may_grow() -> None:
+    def a_round(index: int, **more: list[str] | list[float]) -> Columns:
+        return {"round": np.full(2, index), **{name: np.array(values) for name, values in more.items()}}
+
+    table = PackedTable()
+    table.append(a_round(0))
+    before = {"device": "paper", "battery_j": np.inf}
+    table.append(a_round(1, device=["paper", "pi"], battery_j=[np.inf, 5.0]), before)
+    table.append(a_round(2, device=["raspberry-pi-4", "pi"], battery_j=[4.0, 5.0]), before)
+    table.append(a_round(3, device=["pi", "pi"], battery_j=[4.0, 5.0]), before)
+    found = table.columns()
+    assert found["device"].tolist() == ["paper", "paper", "paper", "pi", "raspberry-pi-4", "pi", "pi", "pi"]
+    assert found["battery_j"].tolist() == [np.inf, np.inf, np.inf, 5.0, 4.0, 5.0, 4.0, 5.0]
+    assert found["round"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert table.last["device"].tolist() == ["pi", "pi"]
+    for wrong in (a_round(4), a_round(4, device=[1.0, 2.0], battery_j=[1.0, 1.0]), a_round(4, device=["a"] * 3)):
+        with pytest.raises(ValueError, match="column"):
+            table.append(wrong, before)
+    assert PackedTable.unpacked(*table.packed(), 2).columns()["device"].tolist() == found["device"].tolist()

@@ -7,6 +7,7 @@ import math
 import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -37,17 +38,41 @@ class PackedTable(Mapping[str, NDArray[Any]]):
         self._rounds: list[bytes] = []
         self._last = np.zeros(0, dtype=np.uint8)
 
-    def append(self, columns: Columns) -> None:
-        """Add the rows of a round, which have the columns, types and number of the first round."""
-        layout = [(name, column.dtype.str, column.shape) for name, column in columns.items()]
+    def append(self, columns: Columns, before: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """Add the rows of a round, as many as in the first.
+
+        A column that begins with this round has the value in `before` in the rounds before. Texts may be longer than
+        those before.
+        """
         if not self._rounds:
-            self._layout = layout
-        elif layout != self._layout:
-            raise ValueError(f"a round has the columns {layout}, and the first had {self._layout}.")
+            self._layout = _layout_of(columns)
+        elif _layout_of(columns) != self._layout:
+            columns = self._widened(columns, before)
         content = np.frombuffer(b"".join(column.tobytes() for column in columns.values()), dtype=np.uint8)
         difference = content ^ self._last if self._rounds else content
         self._rounds.append(zlib.compress(difference.data, LEVEL))
         self._last = content
+
+    def _widened(self, columns: Columns, before: Mapping[str, Any]) -> Columns:
+        """These columns with types that hold the rounds before, too, which are packed again if their layout differs."""
+        known = {name: (np.dtype(kind), shape) for name, kind, shape in self._layout}
+        made, filled = {}, {}
+        for name, column in columns.items():
+            kind, shape = known.get(name, (np.asarray(before[name]).dtype if name in before else None, column.shape))
+            if kind is None or shape != column.shape or kind.kind != column.dtype.kind:
+                raise ValueError(f"the column {name} of a round differs from the rounds before: {self._layout}.")
+            made[name] = column.astype(np.promote_types(kind, column.dtype))
+            if name not in known:
+                filled[name] = np.full(shape, before[name])
+        if len(made) < len(known) + len(filled):
+            raise ValueError(f"a round has the columns {list(columns)}, and those before have {list(known)}.")
+        if _layout_of(made) != self._layout:
+            again = PackedTable()
+            for content in self._contents():
+                old = {**self._columns_of(content), **filled}
+                again.append({name: old[name].astype(column.dtype) for name, column in made.items()})
+            self._layout, self._rounds, self._last = again._layout, again._rounds, again._last
+        return made
 
     def truncate(self, rounds: int) -> None:
         """Drop all rounds but the first ones."""
@@ -147,6 +172,10 @@ class PackedTable(Mapping[str, NDArray[Any]]):
             columns[name] = content[start : start + size].view(kind).reshape(shape)
             start += size
         return columns
+
+
+def _layout_of(columns: Columns) -> Layout:
+    return [(name, column.dtype.str, column.shape) for name, column in columns.items()]
 
 
 def _size(kind: str, shape: tuple[int, ...]) -> int:
