@@ -10,11 +10,8 @@ import numpy as np
 from qccf.core.contracts import FloatArray, IntArray
 from qccf.core.errors import ConfigError
 from qccf.core.streams import stream
-from qccf.devices.profile import FIGURES, Profile, require_plausible
+from qccf.devices.profile import FIGURES, LAW, Profile, require_plausible
 from qccf.devices.steps import step_arrays, useful_steps
-
-LAW = ("energy_coefficient", "frequency_min_hz", "frequency_max_hz")
-"""Figures that take the place of a profile's steps."""
 
 
 @dataclass(frozen=True, eq=False)

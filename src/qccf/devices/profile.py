@@ -9,6 +9,7 @@ round is what training adds, and resting can be charged or not (see `accounts.id
 """
 
 import math
+import re
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -48,6 +49,9 @@ FIGURES = {
 }
 STEP = (Figure(1e6, 1e11, "Hz", "frequency of a step"), Figure(1e-6, MAX_COMPUTE_POWER_W, "W", "power of a step"))
 KEYS = (*FIGURES, "steps", "title", "sources")
+LAW = ("energy_coefficient", "frequency_min_hz", "frequency_max_hz")
+"""Figures that take the place of a profile's steps."""
+STATED_NAME = re.compile(r"[\w .+()-]{1,64}")
 DEFAULTS: dict[str, Any] = {
     "cycles_per_sample": "auto",
     "circuit_power_w": 0.0,
@@ -130,7 +134,7 @@ def profile_from_dict(tree: Mapping[str, Any], name: str) -> Profile:
     steps = _steps(tree)
     figures = DEFAULTS | {key: _number(key, value) for key, value in tree.items() if key in FIGURES}
     if steps:
-        for key in ("energy_coefficient", "frequency_min_hz", "frequency_max_hz"):
+        for key in LAW:
             if key in tree:
                 raise ConfigError(f"{key} contradicts steps, which state it for each frequency: leave one of them out.")
         figures |= {"energy_coefficient": 0.0, "frequency_min_hz": steps[0][0], "frequency_max_hz": steps[-1][0]}
@@ -140,6 +144,28 @@ def profile_from_dict(tree: Mapping[str, Any], name: str) -> Profile:
         raise ConfigError(f"{', '.join(missing)} is missing: state it with its source{remedy}.")
     require_plausible(figures)
     return Profile(name=name, title=_title(tree, name), steps=steps, sources=_sources(tree), **figures)
+
+
+def stated_figures(profile: Profile) -> dict[str, Any]:
+    """A profile's name, figures and steps without sources, as a node of Flower states it to the server."""
+    left_out = LAW if profile.steps else ()
+    tree: dict[str, Any] = {"name": profile.name}
+    tree |= {key: getattr(profile, key) for key in FIGURES if key not in left_out}
+    if profile.battery_j == math.inf:
+        del tree["battery_j"]
+    return tree | ({"steps": [list(step) for step in profile.steps]} if profile.steps else {})
+
+
+def stated_profile(tree: Mapping[str, Any]) -> Profile:
+    """The profile in such a tree, checked like one in a file: it comes from another machine."""
+    name, known = tree.get("name"), (*FIGURES, "steps")
+    if not isinstance(name, str) or not STATED_NAME.fullmatch(name):
+        raise ConfigError("name is not 1 to 64 letters, digits, blanks and any of . + - _ ( ): rename the profile.")
+    figures = {key: value for key, value in tree.items() if key != "name"}
+    unknown = [key for key in figures if key not in known]
+    if unknown:
+        raise ConfigError(f"{unknown[0][:40]!r} is not a figure of a profile; known: {', '.join(known)}.")
+    return profile_from_dict({**figures, "title": name, "sources": dict.fromkeys(figures, "stated by the node")}, name)
 
 
 def require_plausible(figures: Mapping[str, Any]) -> None:

@@ -166,8 +166,17 @@ class Ledger:
         return ledger
 
 
+BEFORE: dict[str, Any] = {"device": "paper", "battery_j": np.inf}
+"""Columns that may begin in a later round, when a node of Flower states its device, and what holds until then."""
+
+
 def _joined(parts: list[Columns]) -> Columns:
-    return {name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else {})}
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: np.concatenate([_column(part, name) for part in parts]) for name in names}
+
+
+def _column(part: Columns, name: str) -> NDArray[Any]:
+    return part[name] if name in part or name not in BEFORE else np.full(len(part["round"]), BEFORE[name])
 
 
 def _client_columns(

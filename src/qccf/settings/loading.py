@@ -61,9 +61,9 @@ DEPENDENTS = {
     "radio.numerology": ("bandwidth_hz",),
     "radio.rate": ("rate_options",),
     "radio.trace": ("trace_digest",),
-    "devices.profile": ("digest", "mix"),
-    "devices.mix": ("digest", "profile", "table"),
-    "devices.table": ("digest", "mix"),
+    "devices.profile": ("digest", "mix", "nodes"),
+    "devices.mix": ("digest", "profile", "table", "nodes"),
+    "devices.table": ("digest", "mix", "nodes"),
 }
 """Keys whose values belong to the value of another key."""
 
