@@ -18,14 +18,16 @@ def through_bytes(message: Message) -> Message:
 
 class LoopGrid(Grid):
     """`numbers` are the clients' numbers; node ids differ from them. `meddle(client, reply)` may change a reply, or
-    return None to lose it. Replies come in reverse order, because their order must not matter."""
+    return None to lose it. Replies come in reverse order, because their order must not matter.
+    `node_configs` has further keys of each client's node config."""
 
-    def __init__(self, app, numbers, run_config=None, meddle=lambda _, reply: reply) -> None:
+    def __init__(self, app, numbers, run_config=None, meddle=lambda _, reply: reply, node_configs=None) -> None:
         TaskIdentity.run_id, TaskIdentity.task_id, TaskIdentity.node_id = 1, 1, 1
         self.app = app
         self.numbers = {1000 - 7 * number: number for number in numbers}
         self.run_config = run_config or {}
         self.meddle = meddle
+        self.node_configs = node_configs or {}
         self.sent = []
         self._replies = {}
 
@@ -48,7 +50,9 @@ class LoopGrid(Grid):
     def _push(self, message):
         asked = through_bytes(message)
         node = message.metadata.dst_node_id
-        context = Context(1, node, {"partition-id": self.numbers[node]}, RecordDict(), self.run_config)
+        number = self.numbers[node]
+        config = {"partition-id": number, **self.node_configs.get(number, {})}
+        context = Context(1, node, config, RecordDict(), self.run_config)
         self.sent.append((self.numbers[node], asked))
         reply = self.meddle(self.numbers[node], self.app(asked, context))
         if reply is not None:

@@ -9,6 +9,7 @@ round is what training adds, and resting can be charged or not (see `accounts.id
 """
 
 import math
+import re
 import sys
 import tomllib
 from collections.abc import Container, Mapping
@@ -50,6 +51,7 @@ LAW = ("energy_coefficient", "frequency_min_hz", "frequency_max_hz")
 """Figures of the cubic law, in whose place steps may stand."""
 STEP = (Figure(1e6, 1e11, "Hz", "frequency of a step"), Figure(1e-6, MAX_COMPUTE_POWER_W, "W", "power of a step"))
 KEYS = (*FIGURES, "steps", "title", "sources")
+STATED_NAME = re.compile(r"[\w .+()-]{1,64}")
 DEFAULTS: dict[str, Any] = {
     "cycles_per_sample": "auto",
     "circuit_power_w": 0.0,
@@ -147,6 +149,28 @@ def figures_of_steps(steps: tuple[tuple[float, float], ...], stated: Container[s
         if key in stated:
             raise ConfigError(f"{key} contradicts steps, which state it for each frequency: leave one of them out.")
     return dict(zip(LAW, (0.0, steps[0][0], steps[-1][0]), strict=True))
+
+
+def stated_figures(profile: Profile) -> dict[str, Any]:
+    """A profile's name, figures and steps without sources, as a node of Flower states it to the server."""
+    left_out = LAW if profile.steps else ()
+    tree: dict[str, Any] = {"name": profile.name}
+    tree |= {key: getattr(profile, key) for key in FIGURES if key not in left_out}
+    if profile.battery_j == math.inf:
+        del tree["battery_j"]
+    return tree | ({"steps": [list(step) for step in profile.steps]} if profile.steps else {})
+
+
+def stated_profile(tree: Mapping[str, Any]) -> Profile:
+    """The profile in such a tree, checked like one in a file: it comes from another machine."""
+    name, known = tree.get("name"), (*FIGURES, "steps")
+    if not isinstance(name, str) or not STATED_NAME.fullmatch(name):
+        raise ConfigError("name is not 1 to 64 letters, digits, blanks and any of . + - _ ( ): rename the profile.")
+    figures = {key: value for key, value in tree.items() if key != "name"}
+    unknown = [key for key in figures if key not in known]
+    if unknown:
+        raise ConfigError(f"{unknown[0][:40]!r} is not a figure of a profile; known: {', '.join(known)}.")
+    return profile_from_dict({**figures, "title": name, "sources": dict.fromkeys(figures, "stated by the node")}, name)
 
 
 def require_plausible(figures: Mapping[str, Any]) -> None:

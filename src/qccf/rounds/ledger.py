@@ -130,7 +130,7 @@ class Ledger:
         for client, taken in (measured or {}).items():
             for name, value in zip(MEASURED, taken, strict=True):
                 columns[name][client] = value
-        self.clients.append(columns)
+        self.clients.append(columns, BEFORE)
         self.statistics.append(_statistics_columns(round_index, observation.statistics))
 
     def clipped(self) -> IntArray:
@@ -167,6 +167,10 @@ class Ledger:
         ledger._rounds = [{name: column[index].item() for name, column in rounds.items()} for index in range(count)]
         ledger.clients, ledger.statistics = clients, statistics
         return ledger
+
+
+BEFORE: dict[str, Any] = {"device": "paper", "battery_j": np.inf}
+"""Columns that may begin in a later round, when a node of Flower states its device, and what holds until then."""
 
 
 def _client_columns(

@@ -1,16 +1,18 @@
 """The sections `device` and `devices` of the settings, and the devices of a federation that they state."""
 
+import json
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from qccf.core.errors import ConfigError
+from qccf.core.words import counted
 from qccf.devices.clients_table import ClientsTable, files_digest, read_clients
 from qccf.devices.fleet import Fleet, build_fleet, mixed, with_figures
-from qccf.devices.profile import Profile, require_plausible
+from qccf.devices.profile import Profile, require_plausible, stated_profile
 from qccf.devices.profiles.registry import PROFILES, find_profile
 from qccf.learning.models.flops import flops_per_sample
 from qccf.settings.sections import Section, file_key, key
@@ -68,6 +70,9 @@ class DevicesSection(Section):
         max_length=64,
     )
     charge: float = key(1.0, "how full batteries are at the start", gt=0, le=1)
+    nodes: dict[str, dict[str, Any]] = key(
+        {}, "profiles that the nodes of a Flower federation stated, by client; the server fills it in"
+    )
 
     @model_validator(mode="after")
     def _one_source(self) -> "DevicesSection":
@@ -76,10 +81,27 @@ class DevicesSection(Section):
             raise ValueError(f"mix contradicts {other} = {getattr(self, other)!r}: give one of them")
         return self
 
+    @model_validator(mode="after")
+    def _nodes_state_profiles(self) -> "DevicesSection":
+        for client, tree in self.nodes.items():
+            if not client.isdecimal():
+                raise ValueError(f"nodes.{client} is not the number of a client: count from 0")
+            try:
+                stated_profile(tree)
+            except ConfigError as error:
+                raise ValueError(f"nodes.{client}: {str(error).rstrip('.')}") from None
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_empty_nodes(self, to_dict: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without stated devices the key is left out, so that the digest of such a run is what it was before."""
+        tree: dict[str, Any] = to_dict(self)
+        return {name: value for name, value in tree.items() if name != "nodes" or value}
+
     @property
     def is_papers(self) -> bool:
         """Whether every client is the paper's device."""
-        return self.profile == PAPER and not self.mix and not self.table
+        return self.profile == PAPER and not self.mix and not self.table and not self.nodes
 
     @property
     def may_be_papers(self) -> bool:
@@ -104,6 +126,9 @@ class DevicesSection(Section):
 
     def described(self) -> str:
         """The devices in a few words, for where joules are shown."""
+        if self.nodes:
+            others = self.model_copy(update={"nodes": {}}).described()
+            return f"{others} and the profiles stated by {counted(len(self.nodes), 'node')}"
         if self.table:
             return f"the devices in {self.table}"
         if self.mix:
@@ -117,17 +142,18 @@ def check_devices(scenario: "Scenario") -> None:
     scenario_fleet(scenario, scenario.federation.seed, flops=lambda: 1.0)
 
 
+def model_flops(scenario: "Scenario") -> float:
+    """Operations of training on one sample: stated, or counted in the model."""
+    learning = scenario.learning
+    return learning.flops_per_sample or flops_per_sample(
+        learning.model, learning.model_options, scenario.data.dataset, learning.num_parameters
+    )
+
+
 def scenario_fleet(scenario: "Scenario", seed: int, flops: Callable[[], float] | None = None) -> Fleet:
     """The devices of a scenario's clients in the world of this seed. `flops` are the model's, counted by default."""
     devices, count = scenario.devices, scenario.federation.num_clients
-
-    def counted() -> float:
-        learning = scenario.learning
-        return learning.flops_per_sample or flops_per_sample(
-            learning.model, learning.model_options, scenario.data.dataset, learning.num_parameters
-        )
-
-    flops = flops or counted
+    flops = flops or (lambda: model_flops(scenario))
     if devices.digest and devices.files_digest() not in ("", devices.digest):
         raise ConfigError(
             "the files that [devices] names are not those with which this run began (their content has changed): "
@@ -136,7 +162,8 @@ def scenario_fleet(scenario: "Scenario", seed: int, flops: Callable[[], float] |
     if not devices.table:
         names = mixed(devices.mix, count, seed) if devices.mix else [devices.profile] * count
         kinds = {name: _profile(name, scenario) for name in dict.fromkeys(names)}
-        return build_fleet([kinds[name] for name in names], flops, charge=devices.charge)
+        profiles = _with_stated([kinds[name] for name in names], devices)
+        return build_fleet(profiles, flops, charge=devices.charge)
     table = read_clients(devices.table)
     if len(table.rows) != count:
         raise ConfigError(
@@ -149,10 +176,24 @@ def scenario_fleet(scenario: "Scenario", seed: int, flops: Callable[[], float] |
         sizes = table.column("dataset_size")
     except ConfigError as error:
         raise ConfigError(f"devices.table = {devices.table!r}: {error}") from None
-    fleet = build_fleet(profiles, flops, charge=devices.charge)
+    fleet = build_fleet(_with_stated(profiles, devices), flops, charge=devices.charge)
     return Fleet(
         fleet.names, fleet.constants, fleet.batteries_j, None if sizes is None else np.array(sizes), positions_m
     )
+
+
+def _with_stated(profiles: list[Profile], devices: DevicesSection) -> list[Profile]:
+    """The profiles with those of the clients whose nodes state another."""
+    kinds: dict[str, Profile] = {}
+    changed = list(profiles)
+    for client, tree in devices.nodes.items():
+        if int(client) >= len(profiles):
+            raise ConfigError(f"devices.nodes names client {client}, but there are clients 0 to {len(profiles) - 1}.")
+        text = json.dumps(tree, sort_keys=True)
+        if text not in kinds:  # equal devices are one object, so that their constants stay one number
+            kinds[text] = stated_profile(tree)
+        changed[int(client)] = kinds[text]
+    return changed
 
 
 def _table_profiles(table: ClientsTable, scenario: "Scenario") -> list[Profile]:

@@ -63,9 +63,9 @@ DEPENDENTS = {
     "radio.bandwidth_hz": ("resource_blocks", "numerology"),
     "radio.rate": ("rate_options",),
     "radio.trace": ("trace_digest",),
-    "devices.profile": ("digest", "mix"),
-    "devices.mix": ("digest", "profile", "table", "mix"),
-    "devices.table": ("digest", "mix"),
+    "devices.profile": ("digest", "mix", "nodes"),
+    "devices.mix": ("digest", "profile", "table", "mix", "nodes"),
+    "devices.table": ("digest", "mix", "nodes"),
 }
 """Keys whose values belong to the value of another key. Shares make sense together, so a mix replaces a whole mix."""
 

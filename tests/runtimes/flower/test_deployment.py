@@ -14,8 +14,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import tomli_w
 from flwr.app import Context, RecordDict
 
+from qccf.devices.profiles.registry import find_profile
 from qccf.quantization.wire import HEADER_BYTES
 from qccf.rounds.ledger import MEASURED
 from qccf.rounds.world import build_world
@@ -60,15 +62,17 @@ def test_a_run_with_a_corrupt_upload_and_a_node_that_dies(federation: Loopback, 
     """Client 1 corrupts its upload of round 1. In round 2 its node is killed and replaced by one with another key.
 
     Client 0 waits in round 2 until the new node is online and in round 3 until it has answered, so that the new node
-    works in round 4.
+    works in round 4. It states a device of its own, a file that the server does not read.
     """
+    gateway = find_profile("paper").to_dict() | {"cycles_per_sample": 2e4, "energy_coefficient": 3e-27}
+    (tmp_path / "gateway.toml").write_text(tomli_w.dumps(gateway))
     faults = {"corrupt": "1:0", "hang": "1:1", "wait": "0:1 0:2", "events": tmp_path}
     federation.run({"rounds": 4, "out": tmp_path / "run", "settings": SETTINGS, "timeout": ENOUGH_S, **faults})
     wait_until(federation, (tmp_path / "hangs").exists)
     federation.stop("node1", hard=True)
     federation.unregister(1)
     federation.register(1)
-    federation.start_node(1)
+    federation.start_node(1, profile=tmp_path / "gateway.toml")
     wait_until(federation, lambda: "SuperNode ID" in federation.log_text("node1"))
     (tmp_path / "round-1").touch()
     wait_until(federation, lambda: "Sent successfully" in federation.log_text("node1"))
@@ -82,6 +86,11 @@ def test_a_run_with_a_corrupt_upload_and_a_node_that_dies(federation: Loopback, 
     assert table["arrived"][0].tolist() == [True, True, True, True]
     assert table["arrived"][1].tolist() == [False, False, False, True]
     assert table["missed"][1].tolist() == [True, True, False, False]
+    devices = clients.pivot(index="round", columns="client", values="device")
+    assert devices[0].tolist() == ["paper"] * 4
+    assert devices[1][3] == "gateway"
+    last = clients[(clients.client == 1) & (clients["round"] == 3)].iloc[0]
+    assert last.compute_energy_j == pytest.approx(3e-27 * 2 * 2e4 * 110 * last.frequency_hz**2)
 
 
 def test_an_unregistered_node_is_refused(federation: Loopback, tmp_path: Path) -> None:

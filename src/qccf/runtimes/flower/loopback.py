@@ -104,16 +104,20 @@ class Loopback:
         self._flwr("supernode", "unregister", found.group(1), CONNECTION)
 
     def start_node(
-        self, number: int, *, key: Path | None = None, port: int | None = None, keyless: bool = False
+        self, number: int, *, key: Path | None = None, port: int | None = None, keyless: bool = False, **config: Any
     ) -> None:
-        """Start a SuperNode. It uses its own key, another `key`, or none; it connects to the SuperLink or to `port`."""
+        """Start a SuperNode. It uses its own key, another `key`, or none; it connects to the SuperLink or to `port`.
+
+        `config` are further keys of its node config.
+        """
         own = self.folder / "keys" / f"node{number}"
+        pairs = " ".join(f"{name}={_toml(value)}" for name, value in {"partition-id": number, **config}.items())
         self._start(
             f"node{number}",
             "flower-supernode",
             *("--root-certificates", self.folder / "ca.crt", "--superlink", f"{LOCALHOST}:{port or self.port}"),
             *(() if keyless else ("--auth-supernode-private-key", key or own)),
-            *("--port", str(free_port()), "--node-config", f"partition-id={number}"),
+            *("--port", str(free_port()), "--node-config", pairs),
         )
 
     def run(self, config: Mapping[str, Any]) -> subprocess.Popen[bytes]:

@@ -7,19 +7,21 @@ one sentence.
 import json
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 from qccf.core.contracts import MAX_NUM_BITS, FloatArray
-from qccf.core.errors import InstructionError, PayloadError, ReplyError
+from qccf.core.errors import ConfigError, InstructionError, PayloadError, ReplyError
+from qccf.devices.profile import stated_figures, stated_profile
 from qccf.learning.results import Flat, LocalStatistics
 from qccf.quantization.costs import error_bound_table, raw_payload_bits
 from qccf.quantization.protocol import Codec, Forecast
 from qccf.rounds.uplink import RAW, Upload
 
 INSTRUCTION = "qccf.instruction"
+PROFILE = "qccf.profile"
 UPLOAD = "qccf.upload"
 REPLY = "qccf.reply"
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"
@@ -120,6 +122,44 @@ def upload_content(instruction: Instruction, upload: Upload, num_examples: int) 
         array = Array(dtype="uint8", shape=(len(data),), stype=PAYLOAD_STYPE, data=data)
         content[UPLOAD] = ArrayRecord({"payload": array})
     return content
+
+
+class StatedDevice(NamedTuple):
+    """The profile that a node states as its name, figures and steps; None where it states none, or states a problem."""
+
+    tree: dict[str, Any] | None = None
+    problem: str = ""
+
+
+def profile_record(name: str) -> ConfigRecord:
+    """What a node tells of the profile that its node config names: its figures, or why there are none."""
+    from qccf.devices.profiles.registry import find_profile
+
+    try:
+        tree = stated_figures(find_profile(name))
+        stated_profile(tree)  # also the name of a user's own file must be one that the server accepts
+    except ConfigError as error:
+        return ConfigRecord({"problem": str(error)})
+    steps = [value for step in tree.pop("steps", []) for value in step]
+    return ConfigRecord(tree | ({"steps": steps} if steps else {}))
+
+
+def read_profile(reply: Message) -> StatedDevice:
+    """The profile that a node states in its reply to "hello". What is wrong with it is a sentence, never an error."""
+    record = reply.content.config_records.get(PROFILE)
+    if record is None:
+        return StatedDevice()
+    tree = dict(record)
+    if "problem" in tree:
+        return StatedDevice(problem=last_line(str(tree["problem"])))
+    steps = tree.pop("steps", None)
+    if steps is not None:
+        whole = isinstance(steps, list) and steps and len(steps) % 2 == 0
+        tree["steps"] = [steps[k : k + 2] for k in range(0, len(steps), 2)] if whole else "no pairs"
+    try:
+        return StatedDevice(stated_figures(stated_profile(tree)))
+    except ConfigError as error:
+        return StatedDevice(problem=last_line(str(error)))
 
 
 def read_hello(reply: Message, num_clients: int) -> int:
@@ -246,4 +286,4 @@ def _forecast_errors(metrics: MetricRecord, error_scale: float) -> FloatArray | 
 def last_line(text: str | None) -> str:
     """The last line of a traceback, which states the error."""
     lines = [line for line in (text or "").splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "no reason given"
+    return "".join(one if one.isprintable() else "?" for one in lines[-1][:200]) if lines else "no reason given"

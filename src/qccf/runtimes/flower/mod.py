@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from flwr.app import Context, Message, MetricRecord, RecordDict
+from flwr.common.logger import log
 
 from qccf.core.errors import InstructionError, QccfError, TrainingReplyError
 from qccf.learning.results import Flat, LocalResult, LocalStatistics
@@ -16,8 +17,16 @@ from qccf.quantization.registry import build_codec
 from qccf.rounds import uplink
 from qccf.rounds.privacy import Privacy, privatised
 from qccf.runtimes.flower.layout import Layout
-from qccf.runtimes.flower.machine import measured
-from qccf.runtimes.flower.messages import ARRAYS, METRICS, REPLY, Instruction, upload_content
+from qccf.runtimes.flower.machine import WARNING, measured
+from qccf.runtimes.flower.messages import (
+    ARRAYS,
+    METRICS,
+    PROFILE,
+    REPLY,
+    Instruction,
+    profile_record,
+    upload_content,
+)
 
 NEEDED_METRICS = ("num-examples", "gradient-norm-sq", "gradient-variance", "loss")
 
@@ -60,7 +69,7 @@ def reply_to(message: Message, context: Context, train: Train) -> Message:
     """Do what the instruction in the message says; `train` trains, or measures gradients for the act "probe"."""
     instruction = Instruction.read(message)
     if instruction.act == "hello":
-        return Message(RecordDict({REPLY: MetricRecord({"client": client_number(context)})}), reply_to=message)
+        return Message(hello_content(context), reply_to=message)
     arrays = message.content.array_records[ARRAYS]
     layout = Layout.of(arrays, instruction.buffers)
     received = layout.flatten(arrays)
@@ -106,6 +115,16 @@ def told_privacy(instruction: Instruction) -> Privacy:
 def secret_rng(_: Instruction) -> np.random.Generator:
     """Noise that nobody can compute again: its seed comes from the operating system; the server knows the run's."""
     return np.random.default_rng()
+
+
+def hello_content(context: Context) -> RecordDict:
+    """The client's number, and the device profile where the node config names one."""
+    content = RecordDict({REPLY: MetricRecord({"client": client_number(context)})})
+    if "profile" in context.node_config:
+        content[PROFILE] = profile_record(str(context.node_config["profile"]))
+        if "problem" in content[PROFILE]:
+            log(WARNING, "qccf: this node's device is not stated: %s", content[PROFILE]["problem"])
+    return content
 
 
 def client_number(context: Context) -> int:

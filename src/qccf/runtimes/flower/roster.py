@@ -11,7 +11,7 @@ from flwr.supercore import log
 
 from qccf.core.errors import AbsentError, ReplyError
 from qccf.runtimes.flower.exchange import POLL_S, Pulls, Reply, online_nodes, push
-from qccf.runtimes.flower.messages import INSTRUCTION, Instruction, read_hello
+from qccf.runtimes.flower.messages import INSTRUCTION, Instruction, StatedDevice, read_hello, read_profile
 from qccf.runtimes.flower.registration import listed
 
 HELLO_TTL_S = 600.0
@@ -28,6 +28,8 @@ class Roster:
         """Client to node."""
         self.delays_s: dict[int, float] = {}
         """Node to the shortest time of a reply without a payload, which includes the difference between the clocks."""
+        self.devices: dict[int, StatedDevice] = {}
+        """Client to what its node said of its device when it came; whoever uses it takes it out."""
         self._hellos: Pulls | None = None
         self._next_hello_s: dict[int, float] = {}
         """Node to the time of its next "hello", infinite while the last one is not answered or was answered well."""
@@ -125,5 +127,6 @@ class Roster:
             self._next_hello_s[node] = time.monotonic() + AGAIN_S
         else:
             self.nodes[client] = node
+            self.devices[client] = read_profile(reply.message)
             self._refused.pop(node, None)
             self.record_delay(reply)

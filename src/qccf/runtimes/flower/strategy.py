@@ -15,12 +15,13 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from flwr.supercore import log
 
-from qccf.core.contracts import FloatArray, Observation
+from qccf.core.contracts import Observation
 from qccf.core.errors import ConfigError, FederationError, ReplyError
 from qccf.core.files import alone_in
 from qccf.devices.cost import transmit_powers_w
 from qccf.learning.results import Flat
 from qccf.rounds import checkpoint, uplink
+from qccf.rounds.feasibility import require_feasible
 from qccf.rounds.ledger import Ledger
 from qccf.rounds.privacy import check_privacy, client_privacy
 from qccf.rounds.round import OpenRound, RoundRules, ServerState, close_round, open_round, state_at
@@ -28,7 +29,8 @@ from qccf.rounds.run import Run, finished_run
 from qccf.rounds.run_folder import CHECKPOINTS, begin_run, holds_results, write_run
 from qccf.rounds.setup import WHOLE_MODEL, build_rules, claim_rules, scenario_codec
 from qccf.rounds.targets import may_stop
-from qccf.rounds.world import build_world
+from qccf.rounds.world import scenario_cell
+from qccf.runtimes.flower.devices import batteries_after, with_stated_devices
 from qccf.runtimes.flower.exchange import exchange, prompt_object_pulls
 from qccf.runtimes.flower.layout import Layout
 from qccf.runtimes.flower.messages import ARRAYS, CONFIG, INSTRUCTION, Act, Instruction, read_reply
@@ -177,6 +179,7 @@ class QccfStrategy(Strategy):
         if server_round != n + 1:
             raise FederationError(f"round {server_round} was requested, but the next is {n + 1}: use strategy.start.")
         self._wait_for_clients(grid)
+        self._take_devices()
         rates_bps = self._rates.rates_bps(n).copy()
         rates_bps[[client for client in range(self.roster.num_clients) if client not in self.roster.nodes]] = 0.0
         estimated = self._cell.radio.is_estimated and isinstance(self._rates, SimulatedRates)
@@ -278,13 +281,43 @@ class QccfStrategy(Strategy):
         counted = {"num_parameters": self._layout.num_parameters, "num_buffers": self._layout.num_buffers}
         self.scenario = self.scenario.replaced(learning=counted)
         check_privacy(self.scenario)
-        rules = build_rules(self.scenario, scenario_codec(self.scenario, self._layout.sizes))
-        self._rules = replace(rules, warn=partial(log, WARNING, "%s"))
+        self._build_rules()
         self.summary()
         if not self._resume():
             self.roster.wait_for_all(grid, least=self.least_clients, timeout_s=self.join_timeout_s)
+            self._take_devices()
             self._probe(arrays, grid)
         self._begun = True
+
+    def _build_rules(self) -> None:
+        rules = build_rules(self.scenario, scenario_codec(self.scenario, self._layout.sizes))
+        self._rules = replace(rules, warn=partial(log, WARNING, "%s"))
+
+    def _take_devices(self) -> None:
+        """Give each client the device that its node stated when it came; the next decision uses its constants."""
+        stated, self.roster.devices = self.roster.devices, {}
+        self.scenario, changed, warnings = with_stated_devices(self.scenario, stated)
+        self._warn(warnings)
+        if not changed:
+            return
+        self._build_rules()
+        names = self._rules.device_names or self.scenario.fleet().names
+        for client in changed:
+            log(INFO, "client %s is now this device: %s", client, names[client])
+        if self._begun:
+            self._place_batteries(changed)
+            kept = self._rates.state()
+            self._build_cell()
+            self._rates.restore(kept)
+            if self.out is not None:
+                begin_run(self.out, self.scenario)
+
+    def _place_batteries(self, changed: Sequence[int]) -> None:
+        full_j, left_j = batteries_after(
+            self._rules.batteries_j, self._server.batteries_j, changed, self.roster.num_clients
+        )
+        self._rules = replace(self._rules, batteries_j=full_j)
+        self._server = replace(self._server, batteries_j=left_j)
 
     def _wait_for_clients(self, grid: Grid) -> None:
         """On resume wait for all clients; otherwise for at least one."""
@@ -310,7 +343,11 @@ class QccfStrategy(Strategy):
         saved, self.ledger = found
         self._server = replace(saved, policy_state=saved.policy_state["policy"])
         self.registration.restore(saved.policy_state.get("stated"), saved.statistics.dataset_sizes)
-        self._build_cell(saved.statistics.dataset_sizes)
+        devices = saved.policy_state.get("devices")
+        if devices:
+            self.scenario = self.scenario.replaced(devices={"nodes": devices})
+            self._build_rules()
+        self._build_cell()
         self._rates.restore(saved.policy_state["rates"])
         log(INFO, "resuming after round %s, from %s", saved.round_index, self.out)
         self._resumed = True
@@ -344,13 +381,14 @@ class QccfStrategy(Strategy):
         self._warn(self.registration.begin(stated))
         blank = uplink.blank_statistics(self.registration.sizes, self._rules.codec)
         statistics = uplink.updated_statistics(blank, reports, safety_margin=self._rules.safety_margin)
-        self._build_cell(self.registration.sizes)
+        self._build_cell()
+        require_feasible(self.scenario, self._cell, self.registration.sizes)
         self._server = state_at(self._rules, statistics, weights, self.registration.registered)
         if self.out is not None:
             begin_run(self.out, self.scenario)
 
-    def _build_cell(self, dataset_sizes: FloatArray) -> None:
-        self._cell = build_world(self.scenario, self.seed, dataset_sizes).cell
+    def _build_cell(self) -> None:
+        self._cell = scenario_cell(self.scenario, self.seed)
         self._rates = self._make_rates(self._cell)
 
     def _instruction(
@@ -401,11 +439,14 @@ class QccfStrategy(Strategy):
     def _save(self) -> None:
         if self.out is not None:
             kept = {"policy": self._server.policy_state, "rates": self._rates.state()}
-            state = replace(self._server, policy_state={**kept, "stated": self.registration.state()})
+            kept |= {"stated": self.registration.state(), "devices": self.scenario.devices.nodes}
+            state = replace(self._server, policy_state=kept)
             checkpoint.save(self.out / CHECKPOINTS, state, self.ledger, self._fingerprint())
 
     def _fingerprint(self) -> str:
-        return run_digest(self.scenario, self._layout.names, self._layout.shapes)
+        """The run's identity. Devices that nodes state are not part of it, because they may change."""
+        settings = self.scenario.replaced(devices={"nodes": {}})
+        return run_digest(settings, self._layout.names, self._layout.shapes)
 
     def _finished_run(self) -> Run:
         """The same as a simulated run, so that the same report reads its folder."""
