@@ -65,6 +65,7 @@ MOST_TESTS_S, MOST_AGAIN_S = 8.0, 60.0
 OUTPUT, KILLER, ANEW, REACH = "output.txt", "killer.txt", "anew.json", "reach.json"
 KERNELS = ("kernels.py", "entropy_kernels.py")
 """Compiled code: its lines are not seen while tests run, and a change must not be hidden by a cache."""
+ALIVE = ("survived", "unreached")
 COMPILED_TESTS = ("tests/quantization", "tests/conformance/test_codecs.py")
 
 Record = Callable[[Mutant, str, float], None]
@@ -137,7 +138,7 @@ def run_mutants(
     KEPT.mkdir(exist_ok=True)
     for name in PRELOADED:
         __import__(name)
-    left = [one for one in chosen if known.get(key_of(one, digests)) in ((None, "survived") if again else (None,))]
+    left = [one for one in chosen if known.get(key_of(one, digests)) in ((None, *ALIVE) if again else (None,))]
     screen = os.dup(1)
 
     def record(mutant: Mutant, outcome: str, cpu_s: float) -> None:
@@ -512,7 +513,7 @@ def print_results(chosen: Sequence[Mutant], known: dict[str, str]) -> int:
     survivors = []
     for mutant in chosen:
         outcome = known.get(key_of(mutant, digests), "left")
-        if outcome in ("survived", "unreached"):
+        if outcome in ALIVE:
             why = explained.get((mutant.module, mutant.function, mutant.change))
             survivors += [] if why else [f"{outcome}: {mutant.name}"]
             outcome = "explained" if why else outcome
