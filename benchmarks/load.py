@@ -24,7 +24,7 @@ import numpy as np
 from qccf.core.errors import LoopbackError
 from qccf.learning.datasets import Dataset
 from qccf.rounds.run_folder import read_run
-from qccf.runtimes.flower.loopback import Loopback
+from qccf.runtimes.flower.loopback import IN_MEMORY, Loopback
 from qccf.runtimes.simulator import RoundEvent, simulate
 from tests.helpers.tiny import tiny_scenario
 
@@ -114,7 +114,7 @@ def flower(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         summary = folder / "run" / "summary.json"
-        with Loopback(folder / "federation", options.nodes, app=APP) as federation:
+        with Loopback(folder / "federation", options.nodes, app=APP, database=IN_MEMORY) as federation:
             print(f"{options.nodes} SuperNodes started after {time.monotonic() - began:.0f} s", flush=True)
             settings = f"radio.num_channels={options.channels} radio.bandwidth_hz=1e6 device.cycles_per_sample=1e4"
             config = {"rounds": options.rounds, "num-clients": options.nodes, "out": folder / "run"}
@@ -177,7 +177,7 @@ def main() -> int:
     )
     nodes.add_argument("--every", type=int, default=10, help="rounds of such a span")
     nodes.add_argument("--channels", type=int, default=10, help="clients that can take part in a round")
-    nodes.add_argument("--timeout", type=float, default=60.0, help="seconds for which a round waits for replies")
+    nodes.add_argument("--timeout", type=float, default=180.0, help="seconds for which a round waits for replies")
     nodes.set_defaults(call=flower)
     options = parser.parse_args()
     result: int = options.call(options)

@@ -59,12 +59,13 @@ def one_sentence(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def change_settings(folder: Path, **changes: object) -> None:
-    """Change settings in the file only, as somebody may who knows the format, and leave out the digests."""
+    """Change settings in the file only, as somebody may who knows the format, and pretend to be an old version."""
     path = folder / "scenario.toml"
     tree = with_settings(tomllib.loads(path.read_text()), {key.replace("__", "."): v for key, v in changes.items()})
     path.write_text(tomli_w.dumps(tree))
     summary = json.loads((folder / "summary.json").read_text())
     summary.pop("digests", None)
+    summary["version"] = "0.1.0"
     (folder / "summary.json").write_text(json.dumps(summary))
 
 
@@ -169,7 +170,7 @@ def test_the_page_shows_any_settings_as_text(theirs: Path, capsys) -> None:
     evil = "<script>alert(1)</script>/../../x $\\frac{ & [/red] :smile: 😀"
     change_settings(theirs, data__dataset=evil, policy__name=evil)
     summary = json.loads((theirs / "summary.json").read_text())
-    summary |= {"data": evil, "precision": evil, "packages": {evil: evil}, "policy": evil, "version": evil}
+    summary |= {"data": evil, "precision": evil, "packages": {evil: evil}, "policy": evil, "device": evil}
     summary["health"] = [{"kind": evil, "message": evil}]
     (theirs / "summary.json").write_text(json.dumps(summary))
     (theirs / "diagnosis.md").write_text(f"{evil}\n\n| a | b |\n|---|---|\n| 1 | 2 | 3 | 4 |\n| 1 |\n")
@@ -203,6 +204,7 @@ def put(key: str, value: object) -> Callable[[dict], dict]:
 def test_a_summary_of_any_content_ends_in_one_sentence(theirs: Path, changed, capsys) -> None:
     summary = json.loads((theirs / "summary.json").read_text())
     del summary["digests"]
+    summary["version"] = "0.1.0"
     (theirs / "summary.json").write_text(json.dumps(changed(summary)))
     assert main(["report", "theirs"]) in (0, 2)
     error = capsys.readouterr().err

@@ -91,8 +91,18 @@ def test_an_empty_summary_is_no_old_one(folder: Path) -> None:
         read_run(folder)
 
 
-def test_a_folder_without_digests_is_read_as_before(folder: Path) -> None:
-    summary = json.loads((folder / "summary.json").read_text())
+def test_a_summary_whose_digests_are_not_found_is_damaged(folder: Path) -> None:
+    """One flipped bit in the key made it look like the summary of an old version, whose numbers are not checked."""
+    text = (folder / "summary.json").read_text()
+    for key, flipped in (("digests", "dhgests"), ("clients.parquet", "cliants.parquet")):
+        (folder / "summary.json").write_text(text.replace(f'"{key}"', f'"{flipped}"'))
+        with pytest.raises(RunFolderError, match=r"summary\.json is damaged, because it has not all checksums"):
+            read_run(folder)
+        assert not is_finished(folder, ROUNDS)
+
+
+def test_a_folder_of_version_0_1_without_digests_is_read_as_before(folder: Path) -> None:
+    summary = json.loads((folder / "summary.json").read_text()) | {"version": "0.1.0"}
     del summary["digests"]
     (folder / "summary.json").write_text(json.dumps(summary))
     run = read_run(folder)

@@ -6,8 +6,8 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from qccf.core.errors import FileError
 
@@ -130,7 +130,7 @@ def write_text_whole(path: Path, text: str) -> None:
 
 
 @contextmanager
-def opened_inside(path: Path, folder: Path) -> Iterator[BinaryIO]:
+def opened_inside(path: Path, folder: Path) -> Iterator[BufferedReader]:
     """A file of a folder, open to be read, with the refusals of `read_inside`."""
     try:
         require_inside(path, folder)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qccf.core.errors import QccfError, RunFolderError
-from qccf.core.files import leads_out, read_inside, require_inside, write_text_whole, write_whole
+from qccf.core.files import leads_out, opened_inside, read_inside, require_inside, write_text_whole, write_whole
 from qccf.rounds.checkpoint import newest_tables
 from qccf.rounds.packed_table import Columns, PackedTable
 from qccf.rounds.run import Run, run_summary
@@ -35,7 +35,10 @@ SCENARIO, SUMMARY = "scenario.toml", "summary.json"
 ROUNDS, CLIENTS, STATISTICS = "rounds.parquet", "clients.parquet", "statistics.parquet"
 CHECKPOINTS, FIGURES = "checkpoints", "figures"
 DIGESTS = "digests"
-"""The key of the summary with the digests of the files; a folder of an older version has none."""
+"""The key of the summary with the digests of the files."""
+DIGESTED = {ROUNDS, CLIENTS, STATISTICS, SCENARIO, SUMMARY}
+WITHOUT_DIGESTS = (None, "0.1.0")
+"""The versions that wrote none."""
 
 
 def begin_run(folder: Path, scenario: Scenario) -> None:
@@ -60,7 +63,7 @@ def write_run(folder: Path, run: Run) -> None:
     tables = ((ROUNDS, run.round_columns), (CLIENTS, run.client_columns), (STATISTICS, run.statistics_columns))
     for name, columns in tables:
         _write_table(folder / name, columns)
-    digests = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name, _ in tables}
+    digests = {name: _file_digest(folder / name) for name, _ in tables}
     _write_summary(folder, run.summary, digests)
 
 
@@ -182,7 +185,7 @@ def is_finished(folder: Path, rounds: int, until_accuracy: float = 0.0) -> bool:
     try:
         _, digests = _checked_summary(folder)
         return all(
-            hashlib.sha256(read_inside(folder / name, folder)).hexdigest() == known
+            _file_digest(folder / name) == known
             for name, known in digests.items()
             if name in (ROUNDS, CLIENTS, STATISTICS)
         )
@@ -250,6 +253,8 @@ def _checked_summary(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
         read_inside(folder / SUMMARY, folder)  # says why, if it cannot be read
         raise RunFolderError(f"{SUMMARY} is not the summary of a run")
     summary, digests = kept
+    if set(digests) != DIGESTED and (digests or summary.get("version") not in WITHOUT_DIGESTS):
+        raise RunFolderError(f"{SUMMARY} is damaged, because it has not all checksums")
     if digests:
         if digests.get(SUMMARY) != digest(summary):
             raise RunFolderError(f"{SUMMARY} is damaged, because its checksum does not match")
@@ -264,6 +269,12 @@ def _write_summary(folder: Path, summary: dict[str, Any], digests: dict[str, str
         SUMMARY: digest(json.loads(json.dumps(summary))),
     }
     write_text_whole(folder / SUMMARY, json.dumps(summary | {DIGESTS: digests | own}, indent=2) + "\n")
+
+
+def _file_digest(path: Path) -> str:
+    """The digest of a file of a run folder, which may be too large to be read at once."""
+    with opened_inside(path, path.parent) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _settings_digest(text: str) -> str:

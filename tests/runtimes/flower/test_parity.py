@@ -13,6 +13,7 @@ from qccf.rounds.run_folder import read_run
 from qccf.runtimes.flower import mod
 from qccf.runtimes.flower import run_config as configs
 from qccf.runtimes.simulator import simulate
+from tests.helpers.checkpoints import checkpoint_arrays
 from tests.helpers.loop_grid import LoopGrid
 from tests.helpers.tiny import SETTINGS, tiny_dataset, tiny_scenario
 
@@ -60,9 +61,8 @@ def test_same_decisions_same_model(policy: str, codec: str, form: str, solver: s
     settings += ["control.genetic.generations=5"] * (solver == "genetic")
     simulated = simulate(tiny_scenario(*settings), dataset=tiny_dataset(), out=tmp_path / "simulated")
     grid = federate(tmp_path / "flower", *settings)
-    checkpoints = [sorted((tmp_path / kind / "checkpoints").iterdir())[-1] for kind in ("simulated", "flower")]
-    ours, theirs = (np.load(path, allow_pickle=False) for path in checkpoints)
-    for name in sorted(set(ours.files) - OTHER):
+    ours, theirs = (checkpoint_arrays(tmp_path / kind / "checkpoints") for kind in ("simulated", "flower"))
+    for name in sorted(set(ours) - OTHER):
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
     assert simulated.clients["participated"].sum() > 8
     worked = [client for client, message in grid.sent if message.metadata.group_id.startswith("train")]
@@ -74,9 +74,8 @@ def test_estimates_of_a_changing_cell_are_the_same(tmp_path) -> None:
     settings += ["cell.walk_step_m=20", "cell.neighbours=3", "radio.rate=shannon-gap", "federation.rounds=4"]
     simulated = simulate(tiny_scenario(*settings), dataset=tiny_dataset(), out=tmp_path / "simulated")
     federate(tmp_path / "flower", *settings)
-    checkpoints = [sorted((tmp_path / kind / "checkpoints").iterdir())[-1] for kind in ("simulated", "flower")]
-    ours, theirs = (np.load(path, allow_pickle=False) for path in checkpoints)
-    for name in sorted(set(ours.files) - OTHER):
+    ours, theirs = (checkpoint_arrays(tmp_path / kind / "checkpoints") for kind in ("simulated", "flower"))
+    for name in sorted(set(ours) - OTHER):
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
     assert 0 < simulated.clients["arrived"].sum() < simulated.clients["participated"].sum()
 
@@ -97,9 +96,8 @@ def test_the_server_optimizer_and_its_state_are_the_same_to_the_bit(optimizer: s
     settings = [f"server.optimizer={optimizer}", f"codec.name={codec}", "learning.batch_size=7", "federation.rounds=4"]
     simulate(tiny_scenario(*settings), dataset=tiny_dataset(), out=tmp_path / "simulated")
     federate(tmp_path / "flower", *settings)
-    checkpoints = [sorted((tmp_path / kind / "checkpoints").iterdir())[-1] for kind in ("simulated", "flower")]
-    ours, theirs = (np.load(path, allow_pickle=False) for path in checkpoints)
-    states = {name for name in ours.files if name.startswith("optimizer/")}
+    ours, theirs = (checkpoint_arrays(tmp_path / kind / "checkpoints") for kind in ("simulated", "flower"))
+    states = {name for name in ours if name.startswith("optimizer/")}
     assert bool(states) == (optimizer in ("fedavgm", "fedadam", "fedyogi"))
     for name in states | {"weights", "clients/num_bits", "clients/payload_bits", "rounds/energy_j"}:
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
@@ -113,9 +111,8 @@ def test_a_model_with_buffers_and_dropout_is_the_same_to_the_bit(policy: str, co
     settings += [f"codec.name={codec}", f"policy.name={policy}"]
     simulated = simulate(tiny_scenario(*settings), dataset=tiny_dataset(), out=tmp_path / "simulated")
     federate(tmp_path / "flower", *settings)
-    checkpoints = [sorted((tmp_path / kind / "checkpoints").iterdir())[-1] for kind in ("simulated", "flower")]
-    ours, theirs = (np.load(path, allow_pickle=False) for path in checkpoints)
-    for name in sorted(set(ours.files) - OTHER):
+    ours, theirs = (checkpoint_arrays(tmp_path / kind / "checkpoints") for kind in ("simulated", "flower"))
+    for name in sorted(set(ours) - OTHER):
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
     assert simulated.clients["arrived"].sum() > 5
     assert len(theirs["weights"]) == simulated.scenario.learning.num_parameters + 32
@@ -128,9 +125,8 @@ def test_the_aggregation_rule_its_state_and_attackers_are_the_same_to_the_bit(ru
     settings += ["control.energy_weight=0.05", "federation.rounds=4"]
     simulate(tiny_scenario(*settings), dataset=tiny_dataset(), out=tmp_path / "simulated")
     federate(tmp_path / "flower", *settings)
-    checkpoints = [sorted((tmp_path / kind / "checkpoints").iterdir())[-1] for kind in ("simulated", "flower")]
-    ours, theirs = (np.load(path, allow_pickle=False) for path in checkpoints)
-    states = {name for name in ours.files if name.startswith("rule/")}
+    ours, theirs = (checkpoint_arrays(tmp_path / kind / "checkpoints") for kind in ("simulated", "flower"))
+    states = {name for name in ours if name.startswith("rule/")}
     assert bool(states) == (rule == "mean")
     for name in states | {"weights", "clients/kept", "clients/num_bits", "clients/payload_bits", "rounds/energy_j"}:
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)

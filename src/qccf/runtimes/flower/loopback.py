@@ -25,6 +25,8 @@ from qccf.runtimes.flower.scaffold import new_app
 
 LOCALHOST = "127.0.0.1"
 CONNECTION = "loopback"
+IN_MEMORY = ":flwr-in-memory:"
+"""What Flower calls a database that ends with its SuperLink."""
 START_S = 180.0
 """Limit for the start of the SuperLink."""
 
@@ -32,14 +34,24 @@ START_S = 180.0
 class Loopback:
     """A SuperLink and `num_nodes` SuperNodes; node i is client i. Without `app`, a new app is made by `new_app`.
 
-    With `simulated`, the SuperLink simulates the nodes on Ray and there are no SuperNodes.
+    With `simulated`, the SuperLink simulates the nodes on Ray and there are no SuperNodes. A SuperLink that is started
+    again knows its nodes from its `database`; many nodes at once need one in memory, because SQLite locks the file.
     """
 
-    def __init__(self, folder: Path, num_nodes: int, *, app: Path | None = None, simulated: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        num_nodes: int,
+        *,
+        app: Path | None = None,
+        simulated: bool = False,
+        database: str = "link.db",
+    ) -> None:
         self.folder = folder.resolve()
         self.app = (app or folder / "app").resolve()
         self.num_nodes = num_nodes
         self.simulated = simulated
+        self.database = database if database == IN_MEMORY else str(self.folder / database)
         self.port = free_port()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._logs: list[BinaryIO] = []
@@ -79,7 +91,7 @@ class Loopback:
             "--simulation" if self.simulated else "--enable-supernode-auth",
             *("--ssl-ca-certfile", self.folder / "ca.crt"),
             *("--ssl-certfile", self.folder / "server.pem", "--ssl-keyfile", self.folder / "server.key"),
-            *("--disable-runtime-dependency-installation", "--database", self.folder / "link.db"),
+            *("--disable-runtime-dependency-installation", "--database", self.database),
         )
         end = time.monotonic() + START_S
         while True:
