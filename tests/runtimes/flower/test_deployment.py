@@ -127,7 +127,8 @@ def test_a_killed_server_resumes_from_its_checkpoint(
 
     defaults = tomllib.loads((APP / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
     undisturbed = {**defaults, **config, "out": str(whole)}
-    server(LoopGrid(client, range(2), undisturbed), Context(1, 0, {}, RecordDict(), undisturbed))
+    grid = LoopGrid(client, range(2), undisturbed, node_configs=federation.node_configs)
+    server(grid, Context(1, 0, {}, RecordDict(), undisturbed))
     expected = pd.read_parquet(whole / "clients.parquet")
     clock = list(MEASURED)  # seconds are not the same twice
     pd.testing.assert_frame_equal(resumed.drop(columns=clock), expected.drop(columns=clock))

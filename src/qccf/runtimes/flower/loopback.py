@@ -54,6 +54,8 @@ class Loopback:
         self.database = database if database == IN_MEMORY else str(self.folder / database)
         self.port = free_port()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.node_configs: dict[int, dict[str, str]] = {}
+        """Node to the further keys of its node config."""
         self._logs: list[BinaryIO] = []
 
     def __enter__(self) -> "Loopback":
@@ -123,6 +125,7 @@ class Loopback:
         `config` are further keys of its node config.
         """
         own = self.folder / "keys" / f"node{number}"
+        self.node_configs[number] = {name: str(value) for name, value in config.items()}
         pairs = " ".join(f"{name}={_toml(value)}" for name, value in {"partition-id": number, **config}.items())
         self._start(
             f"node{number}",
