@@ -417,13 +417,13 @@ def test_either_limit_that_a_driver_does_not_take_is_an_error(tmp_path, monkeypa
 def test_little_energy_is_energy(tmp_path) -> None:
     class Frugal(MadeMachine):
         def energy_j(self) -> float:
-            return 1e-3 * self.joules
+            return 0.1 * self.joules
 
     add_cpufreq(tmp_path)
     made = Frugal(tmp_path)
     measured = measure(made.work, made.machine(), seconds=0.5, show=quiet)
     assert measured.meter == "made"
-    assert measured.idle_power_w == pytest.approx(1e-3 * IDLE_W)
+    assert measured.idle_power_w == pytest.approx(0.1 * IDLE_W)
     assert [trial.power_w for trial in measured.trials] == pytest.approx(
-        [1e-3 * ALPHA * trial.frequency_hz**3 for trial in measured.trials]
+        [0.1 * ALPHA * trial.frequency_hz**3 for trial in measured.trials]
     )
