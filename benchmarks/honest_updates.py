@@ -4,7 +4,7 @@ The default of `aggregation.mean.most_norm` must lie above the longest, and half
 of one client, so that clipping changes nothing in honest runs.
 Federations without attackers are trained with each codec and with few, many and adaptive bits; clipping is off.
 
-Run: python -m benchmarks.honest_updates [--rounds 12] [--seeds 0,1] [--codecs A,B] [--data-dir DIR]
+Run: python -m benchmarks.honest_updates [--rounds 12] [--seeds 0,1] [--codecs A,B] [--only TEXT] [--data-dir DIR]
 """
 
 import argparse
@@ -99,12 +99,15 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seeds", default="0,1", metavar="0,1,…")
     parser.add_argument("--codecs", default="model,update,update+entropy,sparse", metavar="A,B")
+    parser.add_argument("--only", default="", metavar="TEXT", help="federations whose name contains this")
     parser.add_argument("--data-dir", type=Path)
     options = parser.parse_args()
     seeds, data_dir = [int(seed) for seed in options.seeds.split(",")], data_folder(options.data_dir)
     print(f"longest update / longest three in a row, in usual lengths: {options.rounds} rounds, seeds {options.seeds}")
     print(f"| federation | codec | {' | '.join(f'bits: {bits}' for bits in BITS)} |\n|---|---{'|---' * len(BITS)}|")
     for name, (preset, changes) in FEDERATIONS.items():
+        if options.only not in name:
+            continue
         for codec in options.codecs.split(","):
             cells = []
             for bits, policy in BITS.items():
