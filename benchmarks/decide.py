@@ -46,7 +46,10 @@ FORMS = (
     ("scale-free", "fixed", "devices differ"),
     ("scale-free", "fixed", "half with steps"),
     ("scale-free", "adapted", "half with steps"),
+    ("scale-free", "fixed", "half with steps, resting charged"),
+    ("scale-free", "adapted", "half with steps, resting charged"),
 )
+REST_W = 2.0
 """Form, transmit power, and whether all clients have the paper's device."""
 
 
@@ -73,8 +76,9 @@ def decided_rounds(
     scenario, world, statistics = typical_world(clients, channels)
     constants = scenario.constants()
     if devices:
-        steps = devices == "half with steps"
-        constants = mixed_constants(np.random.default_rng(0), clients, steps=steps, like=constants)
+        rest_w = REST_W if "resting" in devices else 0.0
+        rng, steps = np.random.default_rng(0), "steps" in devices
+        constants = mixed_constants(rng, clients, steps=steps, like=constants, idle_power_w=rest_w)
     policy = Qccf(constants, rounds=rounds, form=form, power=power)
     state = policy.init(statistics)
     times, gaps = [], []
