@@ -44,7 +44,7 @@ from qccf.rounds.run_folder import read_run
 from qccf.rounds.targets import targets_json
 from qccf.settings.loading import Scenario, load_scenario
 
-TARGETS = (0.70, 0.75, 0.80, 0.85)
+TARGETS = (0.70, 0.75, 0.80, 0.82, 0.85)
 
 Changes = Mapping[str, Any]
 
@@ -68,7 +68,7 @@ RECEIVE_W, RECEIVE_BPS, IDLE_W = 0.1, 1e8, 0.01
 
 VARIANTS: Mapping[str, Changes] = {
     "lean on Table I": {"radio.bandwidth_hz": 1e6},
-    "lean, coded downlink": {
+    "lean with a coded downlink": {
         "server.downlink": "update+entropy",
         "accounts.receive_power_w": RECEIVE_W,
         "accounts.receive_rate_bps": RECEIVE_BPS,
@@ -237,7 +237,7 @@ def share_shown(mine: Mapping[int, Figures], first: Mapping[int, Figures], *, ch
     for target in (WITH_ALL_SEEDS, ALONE):
         found = ratio(mine, first, target, charged=charged)
         if found.count:
-            return found.shown(".2g", scale=100.0, unit=" %") + (
+            return found.shown(".3g", scale=100.0, unit=" %") + (
                 "" if target == WITH_ALL_SEEDS else f" (to {target:.0%})"
             )
     return "–"

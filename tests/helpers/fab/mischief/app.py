@@ -10,7 +10,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from qccf.core.streams import stream
 from qccf.flower import quantize
-from qccf.runtimes.flower.messages import UPLOAD, Instruction
+from qccf.runtimes.flower.messages import REPLY, UPLOAD, Instruction
 
 client = ClientApp()
 server = ServerApp()
@@ -20,6 +20,26 @@ SIZE = 20_000
 def _is_due(fault: str, context: Context, instruction: Instruction) -> bool:
     place = f"{instruction.client}:{instruction.round_index}"
     return instruction.act == "train" and place in context.run_config[fault].split()
+
+
+def _lies(context: Context, instruction: Instruction) -> dict[str, float]:
+    """What this client states falsely now: "update" is a factor on its update, "fail" an error, others are reports."""
+    now = str(instruction.round_index) if instruction.act == "train" else instruction.act
+    told = [lie.split(":") for lie in context.run_config["lies"].split()]
+    due = [change for client, when, change in told if client == str(instruction.client) and when in ("*", now)]
+    return {field: float(value) for field, value in (change.split("=") for change in due)}
+
+
+def lie(message: Message, context: Context, call_next) -> Message:
+    """Change what the client reports, after its upload was made."""
+    reply = call_next(message, context)
+    for field, value in _lies(context, Instruction.read(message)).items():
+        metrics = {} if reply.has_error() else reply.content[REPLY]
+        if field in metrics:
+            metrics[field] = int(value) if field == "num-examples" else value
+            if field == "error-scale" and "forecast-errors" in metrics:
+                metrics["forecast-errors"] = [value / (2.0**q - 1.0) ** 2 for q in range(1, 33)]
+    return reply
 
 
 def corrupt(message: Message, context: Context, call_next) -> Message:
@@ -33,7 +53,7 @@ def corrupt(message: Message, context: Context, call_next) -> Message:
     return reply
 
 
-@client.train(mods=[corrupt, quantize])
+@client.train(mods=[corrupt, lie, quantize])
 def train(message: Message, context: Context) -> Message:
     """Move towards a target that differs between clients."""
     instruction = Instruction.read(message)
@@ -43,6 +63,9 @@ def train(message: Message, context: Context) -> Message:
         time.sleep(3600)
     while _is_due("wait", context, instruction) and not (events / f"round-{instruction.round_index}").exists():
         time.sleep(0.1)
+    lies = _lies(context, instruction)
+    if "fail" in lies:
+        raise RuntimeError("this client fails on request")
     weights = message.content["arrays"]["weights"].numpy()
     target = stream(7, "target", instruction.client).normal(size=SIZE).astype(np.float32)
     gradient = weights - target
@@ -52,7 +75,7 @@ def train(message: Message, context: Context) -> Message:
         "gradient-norm-sq": float(np.square(gradient).sum()) / SIZE,
         "gradient-variance": 0.1,
     }
-    arrays = ArrayRecord({"weights": Array(weights - np.float32(0.1) * gradient)})
+    arrays = ArrayRecord({"weights": Array(weights - np.float32(0.1 * lies.get("update", 1.0)) * gradient)})
     return Message(RecordDict({"arrays": arrays, "metrics": MetricRecord(metrics)}), reply_to=message)
 
 
