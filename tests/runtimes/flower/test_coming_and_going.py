@@ -42,6 +42,26 @@ def test_a_lost_client_is_missed_and_may_come_back() -> None:
     assert on.tolist() == [True, True, True, True]
 
 
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_round_does_not_wait_for_a_node_that_is_gone(stays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that was killed while it sent its reply held a round up until its time was over."""
+    monkeypatch.setattr(exchange, "SILENCE_S", 0.1)
+
+    def meddle(client, reply):
+        if client != 1 or reply.metadata.group_id != "train-2":
+            return reply
+        if not stays:
+            del grid.numbers[next(node for node, number in grid.numbers.items() if number == 1)]
+        return None
+
+    strategy, grid = federation(meddle)
+    began = time.monotonic()
+    strategy.start(grid, first_arrays(), num_rounds=2, timeout=2.0 if stays else 600.0)
+    assert strategy.ledger.tables()["rounds"]["arrived"].tolist() == [5, 4]
+    took_s = time.monotonic() - began
+    assert took_s > 2.0 if stays else took_s < 600.0, "a node that is online has all of its time, and another has not"
+
+
 def test_an_absent_client_is_not_scheduled() -> None:
     strategy, grid = federation()
     strategy.start(grid, first_arrays(), num_rounds=1, timeout=1)

@@ -27,7 +27,10 @@ LINK_S = 30.0
 """A SuperLink that does not answer a short request for this time is gone, or it no longer knows this run."""
 
 SILENCE_S = 20.0
-"""While no reply comes, the SuperLink is asked whether it is there at this interval."""
+"""While no reply comes, the SuperLink is asked at this interval whether it is there, and which nodes are."""
+
+ABSENCES = 2
+"""Nodes that are offline this many times in a row, and from which the SuperLink has no reply, are not waited for."""
 
 THREADS = 64
 FIRST_POLL_S = 1.0
@@ -99,9 +102,14 @@ class Pulls:
 
 
 def exchange(grid: Grid, messages: Sequence[Message], *, timeout_s: float) -> list[Reply]:
-    """Send the messages and return the replies that arrive in time."""
+    """Send the messages and return the replies that arrive in time.
+
+    Waiting ends before that when all nodes that have not replied are gone. The SuperLink replies with an error for most
+    of them, but not for one that is killed while it sends its reply.
+    """
     asked = push(grid, messages)
     replies: list[Reply] = []
+    absences = 0
     end = time.monotonic() + timeout_s
     pulls = Pulls(grid)
     pulls.add(asked)
@@ -111,9 +119,13 @@ def exchange(grid: Grid, messages: Sequence[Message], *, timeout_s: float) -> li
             reply = pulls.take(min(left_s, SILENCE_S))  # also what has come already when the time is over
             if reply is not None:
                 replies.append(reply)
-            elif left_s > SILENCE_S:
-                online_nodes(grid)
-            else:
+                absences = 0
+                continue
+            if left_s <= SILENCE_S:
+                break
+            waiting = set(asked.values()) - {reply.node for reply in replies}
+            absences = 0 if waiting & online_nodes(grid) else absences + 1
+            if absences == ABSENCES:
                 break
     finally:
         pulls.close()
