@@ -161,6 +161,15 @@ def test_trained_savings_are_of_the_same_seeds_and_of_nothing_else_changed() -> 
         assert trained_rows([other]) == []
 
 
+@pytest.mark.parametrize("section", ["loss_options", "model_options"])
+def test_an_option_that_the_preset_does_not_state_is_a_difference(section: str) -> None:
+    family = made_family(AS_CLAIMED, seeds=2)
+    with_option = families(with_settings(family.records, learning={section: {"label_smoothing": 0.1}}))
+    assert trained_rows(with_option) == []
+    other_data = families(with_settings(family.records, data={"options": {"classes": 10}}))
+    assert len(trained_rows(other_data)) == len(trained_rows([family])) > 0, "data are not compared"
+
+
 def test_a_run_that_is_found_twice_counts_once_and_a_double_is_refused() -> None:
     record = made_record("principle", 0)
     (family,) = families([record, replace(record, folder=record.folder / "again")])

@@ -100,7 +100,8 @@ def _trained(family: Family) -> _Trained | None:
     own, preset = fixed_settings(family.scenario), fixed_settings(usual)
     keys = {factor.key for factor in FACTORS}
     free = {"federation.rounds", "device.cycles_per_sample"}
-    different = [k for k in own if own[k] != preset[k] and not k.startswith(("data.", "evaluation.")) and k not in free]
+    compared = [k for k in own if not k.startswith(("data.", "evaluation.")) and k not in free]
+    different = [k for k in compared if k not in preset or own[k] != preset[k]]  # options are keys of their own
     changed = [factor for factor in FACTORS if factor.key in different]
     finished = [run for run in family.records if run.finished and run.codec == PAPERS_CODEC]
     weight = usual.control.paper.energy_weight
