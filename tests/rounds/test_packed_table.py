@@ -115,11 +115,35 @@ def test_a_hostile_layout_gets_no_memory() -> None:
     with pytest.raises(ValueError, match="not those of 5 clients"):
         PackedTable.unpacked(layout, arrays, 5)
     bomb = packed([{"a": np.zeros(10**6)}]).packed()[1]
-    tracemalloc.start()
-    assert PackedTable.unpacked(layout, bomb, 1000).columns()["a"].nbytes == 8000
-    most = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert most < 200_000
+    cancelled = [("a", "<f8", (1000, 10**6)), ("b", "<f8", (1000, -(10**6)))]
+    odd = [("a", "<f8", (1000, 0.5)), ("b", "<f8", (1000, 0.5))]
+    empty = [("a", "<f8", (1000, 0))]
+    for claimed in (layout, [], cancelled, odd, empty, [("a", "<U0", (1000,))], [("a", "<f8", ())]):
+        tracemalloc.start()
+        with pytest.raises(ValueError, match="not those of 1000 clients|a round of 8000 bytes"):
+            PackedTable.unpacked(claimed, bomb, 1000)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert most < 200_000, claimed
+
+
+def test_each_round_unpacks_to_exactly_its_bytes() -> None:
+    layout, arrays = packed([{"a": np.arange(1000.0)}, {"a": np.ones(1000)}]).packed()
+    content, sizes = arrays["content"], arrays["sizes"]
+    first = int(sizes[0])
+    assert PackedTable.unpacked(layout, arrays, 1000).num_rounds == 2
+    for wrong in (
+        {"content": content[:-1], "sizes": sizes},  # cut short
+        {"content": content[:-1], "sizes": sizes - [0, 1]},
+        packed([{"a": np.arange(1000.0)[:500]}] * 2).packed()[1],
+        {"content": np.append(content, content[:1]), "sizes": sizes},  # nobody's byte at the end
+        {"content": content, "sizes": sizes[:1]},
+        {"content": content, "sizes": np.array([first, -1])},
+        {"content": content, "sizes": sizes.astype(float)},
+        {"content": np.insert(content, first, 0), "sizes": sizes + [1, 0]},  # a byte after the end of a round
+    ):
+        with pytest.raises(ValueError, match="packed"):
+            PackedTable.unpacked(layout, wrong, 1000)
 
 
 def test_a_column_may_begin_later_and_texts_may_grow() -> None:

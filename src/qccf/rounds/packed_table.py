@@ -112,11 +112,15 @@ class PackedTable(Mapping[str, NDArray[Any]]):
     @classmethod
     def unpacked(cls, layout: Any, arrays: Columns, rows: int) -> "PackedTable":
         """The table with this layout, these packed rounds and this number of rows per round; refuses any other."""
-        table, content, start = cls(), arrays["content"], 0
+        table, content, sizes, start = cls(), arrays["content"], arrays["sizes"], 0
         table._layout = [(name, kind, tuple(shape)) for name, kind, shape in layout]
-        if any(shape[0] != rows for _, _, shape in table._layout) or table._round_bytes() > rows * MOST_ROW_BYTES:
+        fits = all(_is_column(one, rows) for one in table._layout) and (layout or not len(sizes))
+        if not fits or table._round_bytes() > rows * MOST_ROW_BYTES:
             raise ValueError(f"the columns are not those of {rows} clients.")
-        for size in arrays["sizes"].tolist():
+        whole = content.dtype == np.uint8 and sizes.dtype.kind in "iu" and (sizes > 0).all()
+        if not whole or content.shape != (sizes.sum(),):
+            raise ValueError(f"the sizes of {len(sizes)} packed rounds do not add up to {content.size} bytes.")
+        for size in sizes.tolist():
             table._rounds.append(content[start : start + size].tobytes())
             start += size
         table._last = table._last_content()
@@ -136,8 +140,9 @@ class PackedTable(Mapping[str, NDArray[Any]]):
     def _contents(self) -> Iterator[NDArray[np.uint8]]:
         """The bytes of each round."""
         content: NDArray[np.uint8] | None = None
+        size = self._round_bytes()
         for packed in self._rounds:
-            unpacked = zlib.decompressobj().decompress(packed, self._round_bytes())
+            unpacked = _decompressed(packed, size)
             difference = np.frombuffer(unpacked, dtype=np.uint8)
             content = difference if content is None else content ^ difference
             yield content
@@ -180,3 +185,20 @@ def _layout_of(columns: Columns) -> Layout:
 
 def _size(kind: str, shape: tuple[int, ...]) -> int:
     return math.prod(shape) * np.dtype(kind).itemsize
+
+
+def _is_column(column: tuple[str, str, tuple[int, ...]], rows: int) -> bool:
+    """Whether a column of a file can be one of this many clients. Each has bytes, so that sizes cannot cancel."""
+    name, kind, shape = column
+    lengths = all(type(length) is int and length > 0 for length in shape)
+    dtype = np.dtype(kind)
+    return isinstance(name, str) and shape[:1] == (rows,) and lengths and dtype.kind in "biufU" and dtype.itemsize > 0
+
+
+def _decompressed(packed: bytes, size: int) -> bytes:
+    """The bytes of a round, exactly `size`. One more is asked for, because 0 would mean any number."""
+    stream = zlib.decompressobj()
+    unpacked = stream.decompress(packed, size + 1)
+    if len(unpacked) != size or not stream.eof or stream.unused_data:
+        raise ValueError(f"a round of {size} bytes is packed as something else.")
+    return unpacked
