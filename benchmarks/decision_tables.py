@@ -1,6 +1,6 @@
-"""Tables and figures of the decisions that benchmarks.decisions has recorded.
+"""Tables of the decisions that benchmarks.decisions has recorded.
 
-Run: python -m benchmarks.decision_tables [--record FILE] [--images DIR]
+Run: python -m benchmarks.decision_tables [--record FILE]
 ± and intervals are over cells, 95 %. A saving is QCCF's, in per cent of the other policy's energy in the same cell.
 """
 
@@ -289,42 +289,11 @@ def tables(recorded: Recorded) -> Iterable[str]:
     yield from genetic_table(recorded)
 
 
-def draw_savings(recorded: Recorded, file: Path) -> None:
-    """QCCF's savings against each baseline in each reading, with the paper's figures."""
-    import matplotlib.pyplot as plt
-
-    rivals = [name for name in ADAPTIVE if name != "qccf"] + ["no-quantization"]
-    figure, axes = plt.subplots(figsize=(7.5, 3.4), layout="constrained")
-    for offset, beta, colour in ((0.12, 300, "#0072B2"), (-0.12, 150, "#56B4E9")):
-        columns = recorded[f"policies: β = {beta}"]
-        found = [savings(columns, name) for name in rivals]
-        places = np.arange(len(rivals))[::-1] + offset
-        middle = np.array([100.0 * e.mean for e in found])
-        axes.errorbar(
-            middle, places, xerr=[100.0 * e.half for e in found], fmt="o", color=colour,
-            label=f"β = {beta}, {cells_of(columns)} cells", capsize=3, markersize=5,
-        )  # fmt: skip
-    for place, name in zip(np.arange(len(rivals))[::-1], rivals, strict=True):
-        papers = PAPERS_SAVINGS.get(name.partition(",")[0])
-        if papers is not None:
-            axes.plot(100.0 * papers, place, "D", mfc="none", mec="black", label="paper" if "follows" in name else None)
-    axes.axvline(0.0, color="grey", linewidth=0.8)
-    axes.set_yticks(np.arange(len(rivals))[::-1], rivals)
-    axes.set_xlabel("energy that QCCF saves (%)")
-    axes.legend(frameon=False, loc="lower left")
-    figure.savefig(file, dpi=120)
-    plt.close(figure)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", type=Path, default=RECORD, metavar="FILE")
-    parser.add_argument("--images", type=Path, metavar="DIR", help="draw savings.png there")
     options = parser.parse_args()
-    recorded = read_record(options.record)
-    print("\n".join(tables(recorded)))
-    if options.images:
-        draw_savings(recorded, options.images / "savings.png")
+    print("\n".join(tables(read_record(options.record))))
 
 
 if __name__ == "__main__":

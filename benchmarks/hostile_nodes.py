@@ -9,6 +9,7 @@ Run: python -m benchmarks.hostile_nodes [--only update,fail] [--rounds 5]
 """
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
@@ -28,6 +29,8 @@ NODES, LIAR = 5, 4
 SETTINGS = "radio.bandwidth_hz=1e6 device.cycles_per_sample=1e4"
 MOST_S = 900.0
 """Limit of every wait."""
+POLL_S = "1.0"
+"""Seconds between two questions of a SuperNode's executor for work."""
 
 
 class Case(NamedTuple):
@@ -151,6 +154,7 @@ def main() -> int:
     chosen = ["honest", *(options.only.split(",") if options.only else list(CASES)[1:])]
     if unknown := [name for name in chosen if name not in CASES]:
         parser.error(f"--only {unknown[0]} is not one of {', '.join(CASES)}")
+    os.environ["FLWR_SUPEREXEC_TASK_POLL_INTERVAL"] = POLL_S
     folder, lost, references = Path(tempfile.mkdtemp()), 0, dict[str, Result]()
     print("| tried | honest uploads | model, in steps | s | outcome |\n|---|---|---|---|---|", flush=True)
     try:

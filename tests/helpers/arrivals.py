@@ -9,7 +9,9 @@ from qccf.rounds.aggregation import Arrivals
 from qccf.rounds.uplink import Upload
 
 
-def made_arrivals(changes, *, clients=None, sizes=None, buffers: int = 0, errors=None, bits=None, previous=None):
+def made_arrivals(
+    changes, *, clients=None, sizes=None, buffers: int = 0, errors=None, bits=None, previous=None, expected=np.inf
+):
     """Arrivals with these changes [client, value] of a model; the last `buffers` values are buffers."""
     changes = np.asarray(changes, dtype=float)
     num_values = changes.shape[1]
@@ -31,4 +33,5 @@ def made_arrivals(changes, *, clients=None, sizes=None, buffers: int = 0, errors
         previous,
         num_values - buffers,
         None if errors is None else np.asarray(errors, dtype=float),
+        expected,
     )

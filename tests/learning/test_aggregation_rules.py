@@ -93,17 +93,64 @@ def test_a_client_alone_in_its_round_is_compared_with_the_last_lengths_of_the_ot
     assert again.model.tolist() == pytest.approx([1.0]), "each client has one vote"
 
 
-def test_the_third_long_change_in_a_row_is_clipped_at_half_of_the_limit() -> None:
-    """Limit 8, half of it 4: client 2 sends 5, 5, 5, then 4, and begins again with 5."""
+def test_the_third_long_change_is_clipped_at_half_of_the_limit() -> None:
+    """Limit 8, half of it 4: client 2 sends 5, 5, 5, 5, then 4, which takes one of four strikes back, and 5 again."""
     rule, state = Mean(most_norm=8.0), Mean().init(3)
     kept = []
     for length in (5.0, 5.0, 5.0, 5.0, 4.0, 5.0, 5.0, 5.0):
         made, state = rule.combine(state, made_arrivals([[1.0], [1.0], [length]]))
         kept.append(made.kept[2])
-    assert kept == pytest.approx([1.0, 1.0, 0.2, 0.2, 1.0, 1.0, 1.0, 0.2])
-    assert state["long_in_a_row"].tolist() == [0.0, 0.0, 3.0]
+    assert kept == pytest.approx([1.0, 1.0, 0.2, 0.2, 1.0, 0.2, 0.2, 0.2])
+    assert state["strikes"].tolist() == [0.0, 0.0, 6.0]
     _, state = rule.combine(state, made_arrivals([[1.0], [1.0]], clients=[0, 1]))
-    assert state["long_in_a_row"].tolist() == [0.0, 0.0, 3.0], "a client that sat out keeps its count"
+    assert state["strikes"].tolist() == [0.0, 0.0, 6.0], "a client that sat out keeps its strikes"
+    _, state = rule.combine(state, made_arrivals([[1.0], [1.0], [5.0]]))
+    assert state["strikes"].tolist() == [0.0, 0.0, 6.0], "a client that turns honest is trusted after three rounds"
+
+
+def test_a_short_change_now_and_then_does_not_hide_long_ones() -> None:
+    """Two long changes of three: the strikes are 1, 2, 1, 2, 3, 2, 3, 4, 3."""
+    rule, state = Mean(most_norm=8.0), Mean().init(3)
+    kept = []
+    for length in (5.0, 5.0, 0.0) * 3:
+        made, state = rule.combine(state, made_arrivals([[1.0], [1.0], [length]]))
+        kept.append(made.kept[2])
+    assert kept == pytest.approx([1.0, 1.0, 1.0, 1.0, 0.2, 1.0, 0.2, 0.2, 1.0])
+
+
+def test_a_client_with_much_data_may_send_less_long_changes() -> None:
+    """Client 3 has four times the usual data: h = 2, so its limit is 3 usual lengths instead of 6, and 1.5 lasting."""
+    sizes = [1.0, 1.0, 1.0, 4.0]
+    for length, kept in ((3.0, 1.0), (3.1, 1.0 / 3.1)):
+        made = combined(Mean(), made_arrivals([[1.0], [1.0], [1.0], [length]], sizes=sizes))
+        assert made.kept.tolist() == pytest.approx([1.0, 1.0, 1.0, kept])
+    rule, state = Mean(), Mean().init(4)
+    for kept in (1.0, 1.0, 1.0 / 1.6):
+        made, state = rule.combine(state, made_arrivals([[1.0], [1.0], [1.0], [1.6]], sizes=sizes))
+        assert made.kept[3] == pytest.approx(kept)
+    twice = combined(Mean(), made_arrivals([[1.0], [1.0], [1.0], [6.0]], sizes=[1.0, 1.0, 1.0, 2.0]))
+    assert twice.kept.tolist() == [1.0] * 4
+    lasting = Mean(most_norm=1.0).combine({**Mean().init(4), "strikes": np.full(4, 6.0)}, made_arrivals([[0.6]] * 4))[0]
+    assert lasting.kept.tolist() == [1.0] * 4, "a change that is shorter than usual is never made longer"
+
+
+def test_before_three_lengths_are_known_gradients_tell_what_to_expect() -> None:
+    """ℓ² = 4: the only change of the first round has a length of 1000 and counts as 2; one of 12 is at the limit."""
+    alone = combined(Mean(), made_arrivals([[1000.0]], expected=4.0))
+    assert alone.model.tolist() == pytest.approx([2.0])
+    assert combined(Mean(), made_arrivals([[12.0]], expected=4.0)).kept.tolist() == [1.0]
+    assert combined(Mean(), made_arrivals([[1000.0]])).kept.tolist() == [1.0], "nothing is known"
+    three = combined(Mean(), made_arrivals([[1000.0], [1000.0], [1000.0]], expected=4.0))
+    assert three.kept.tolist() == [1.0] * 3, "three clients know better"
+
+
+@pytest.mark.parametrize("rule", [Krum(), MultiKrum(), Median(), TrimmedMean(), Mean()])
+def test_one_attacker_among_few_arrivals_does_not_pass(rule) -> None:
+    for count in (1, 2, 3, 4):
+        values = np.ones((count, 2))
+        values[0] = -1e9
+        model = combined(rule, made_arrivals(values, expected=2.0)).model
+        assert np.abs(model).max() <= 1.0, f"of {count}"
 
 
 def test_buffers_have_a_limit_of_their_own_and_stay_between_old_and_new() -> None:
@@ -127,8 +174,8 @@ def test_the_trimmed_mean_leaves_out_both_ends_of_each_value() -> None:
     np.testing.assert_allclose(two.model, [2.0, 30.0])
     np.testing.assert_allclose(combined(TrimmedMean(trimmed_share=0.0), made_arrivals(values)).model[0], 1.2)
     np.testing.assert_allclose(combined(TrimmedMean(trimmed_share=0.21), made_arrivals(values)).model, [2.0, 30.0])
-    few = combined(TrimmedMean(trimmed_share=0.49), made_arrivals([[1.0], [3.0]]))
-    np.testing.assert_allclose(few.model, [2.0])
+    few = combined(TrimmedMean(trimmed_share=0.49), made_arrivals([[1.0], [3.0]], sizes=[1, 3]))
+    np.testing.assert_allclose(few.model, [2.5])  # the mean
 
 
 def test_the_number_that_is_trimmed_is_rounded_up() -> None:
@@ -169,11 +216,14 @@ def test_multi_krum_is_the_mean_of_all_but_f() -> None:
 
 
 def test_krum_believes_in_no_more_attackers_than_it_can_withstand() -> None:
-    """2·f + 2 < n: of five at most one, so a share of 0.4 is the same as 0.2, and of four there is none."""
+    """2·f + 2 < n: of five at most one, so a share of 0.4 is the same as 0.2, and of three and four one as well."""
     for rule in (Krum, MultiKrum):
         many, one = (combined(rule(attacker_share=share), made_arrivals(LINE)) for share in (0.4, 0.2))
         assert many.kept.tolist() == one.kept.tolist()
-    assert combined(MultiKrum(attacker_share=0.4), made_arrivals(LINE[:4])).kept.tolist() == [1.0] * 4
+    for few in (3, 2):
+        made = combined(MultiKrum(attacker_share=0.4), made_arrivals([*LINE[:few], [1000.0]]))
+        assert made.kept.tolist() == [1.0] * few + [0.0]
+    assert combined(MultiKrum(attacker_share=0.0), made_arrivals(LINE[:4])).kept.tolist() == [1.0] * 4
 
 
 def test_krum_chooses_by_parameters_and_takes_the_median_of_buffers() -> None:

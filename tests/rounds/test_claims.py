@@ -188,6 +188,41 @@ def test_who_has_not_reported_starts_with_the_median_of_the_others() -> None:
     assert found.error_scales[1] == found.error_scales[4] == np.median(honest().error_scales[reported])
 
 
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_liar_of_two_that_were_measured_does_not_speak_for_the_others(field) -> None:
+    """Clients 0 and 1 were measured and 1 lies: nobody can tell, but the others start with the lower value, and once
+    one of them has reported, the lie is not believed any more, whether the liar reports again or not."""
+    known, lie = honest(), 1e30
+    if field in ("upload_errors", "upload_bits"):
+        lie = np.full(MAX_NUM_BITS, lie)
+    claimed = with_value(known, field, 1, lie)
+    first = first_statistics(claimed, EVERYBODY < 2, RULES)
+    assert first.doubts.tolist() == [claims.UNJUDGED] * 2 + [claims.NEVER] * 3
+    np.testing.assert_array_equal(getattr(first.statistics, field)[2:], getattr(known, field)[[0, 0, 0]])
+    assert (getattr(first.statistics, field)[1] == 1e30).all()
+    for reports in ([2], [1, 2], [0, 2]):
+        now = with_value(first.statistics, field, 2, getattr(known, field)[2])
+        later = next_statistics(first.statistics, now, np.array(reports), first.doubts, RULES)
+        assert (getattr(later.statistics, field)[1] < 10.0 * getattr(known, field)[0]).all()
+        np.testing.assert_array_equal(getattr(later.statistics, field)[[0, 2]], getattr(known, field)[[0, 2]])
+        assert later.doubts.tolist() == [0, 1, 0, claims.NEVER, claims.NEVER]
+        assert len(later.warnings) == 1
+        assert later.warnings[0].startswith("client 1 reported ")
+        assert later.warnings[0].endswith("the median of the others is used.")
+
+
+def test_what_stands_for_absent_clients_is_no_vote() -> None:
+    """Client 1 of three that were measured lies low; the seven absent ones have the median, which nobody has said."""
+    known = honest(10)
+    first = first_statistics(known, np.arange(10) < 2, RULES)
+    quiet = next_statistics(first.statistics, first.statistics, np.array([1]), first.doubts, RULES)
+    assert quiet.doubts.tolist() == first.doubts.tolist(), "two clients still cannot tell"
+    high = with_value(first.statistics, "gradient_norms_sq", 5, 1000.0)
+    alone = next_statistics(first.statistics, high, np.array([5]), first.doubts, RULES)
+    assert alone.doubts[5] == 1, "two others have reported"
+    assert alone.statistics.gradient_norms_sq[5] == pytest.approx(np.median(known.gradient_norms_sq[:2]))
+
+
 def test_a_loss_far_beyond_the_others_is_ignored() -> None:
     losses = np.array([1.0, 2.0, 150.0, np.nan, 3.0])
     assert claims.believed_losses(losses, RULES)[0].tolist()[:3] == [1.0, 2.0, 150.0]
@@ -201,7 +236,7 @@ def test_a_loss_far_beyond_the_others_is_ignored() -> None:
 def test_a_dataset_size_is_limited_by_the_others_or_announced() -> None:
     stated = {0: 100, 1: 1600, 2: 90, 3: 110}
     sizes, said = registered_sizes(stated, 5, RULES)
-    assert sizes.tolist() == [100.0, 400.0, 90.0, 110.0, 105.0]
+    assert sizes.tolist() == [100.0, 400.0, 90.0, 110.0, 100.0]
     assert len(said) == 1
     assert "client 1 states 1600 samples, and the limit is 400" in said[0]
     assert registered_sizes(stated, 5, ClaimRules(most_times_median=16.0))[0][1] == 1600.0
@@ -210,6 +245,8 @@ def test_a_dataset_size_is_limited_by_the_others_or_announced() -> None:
     assert sizes.tolist() == [100.0, 120.0, 90.0, 110.0, 70.0]
     assert said == ["client 1 states 1600 samples, and claims.dataset_sizes announces 120, which is used."]
     assert registered_sizes({0: 5, 1: 10**9}, 2, RULES)[0].tolist() == [5.0, 1e9], "two cannot tell who lies"
+    assert registered_sizes({0: 60, 1: 10**9}, 4, RULES)[0].tolist() == [60.0, 240.0, 60.0, 60.0], "two of four either"
+    assert registered_sizes({1: 10**9}, 3, RULES)[0].tolist() == [1e9] * 3
 
 
 @pytest.mark.parametrize("name", RECORDINGS)

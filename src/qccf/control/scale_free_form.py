@@ -32,7 +32,7 @@ from qccf.core.contracts import (
     Statistics,
     Targets,
 )
-from qccf.core.steps import usual_steps
+from qccf.core.steps import usual_update_sq
 from qccf.devices.batteries import energy_factors
 from qccf.quantization import costs
 
@@ -136,15 +136,8 @@ class ScaleFreeForm:
         return after
 
     def tolerated_error(self, statistics: Statistics) -> float:
-        """The aggregate's squared error that learning tolerates: a multiple of the squared norm of an update.
-
-        A client's update is the learning rate times the number of steps times its mean gradient. The median over
-        clients is not moved by a few wrong reports.
-        """
-        c = self.constants
-        steps = usual_steps(statistics.dataset_sizes, c)
-        update_sq = (c.learning_rate * steps) ** 2 * float(np.median(statistics.gradient_norms_sq))
-        return TOLERATED_NOISE * self.energy_weight * update_sq
+        """The aggregate's squared error that learning tolerates: a multiple of the squared norm of an update."""
+        return TOLERATED_NOISE * self.energy_weight * usual_update_sq(statistics, self.constants)
 
     def _usual_bits(self, observation: Observation, tolerated: float) -> IntArray:
         """The fewest bits with which each client meets the budget of a round in which all participants are like it."""

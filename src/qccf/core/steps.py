@@ -1,8 +1,8 @@
-"""How many local steps a client takes: τ steps in τ_e epochs, or one step per batch of a given size."""
+"""How many local steps a client takes (τ in τ_e epochs, or one per batch of a given size), and how far they go."""
 
 import numpy as np
 
-from qccf.core.contracts import Constants, FloatArray
+from qccf.core.contracts import Constants, FloatArray, Statistics
 
 
 def steps_per_epoch(num_samples: int, *, local_updates: int, local_epochs: int, batch_size: int = 0) -> list[int]:
@@ -22,3 +22,12 @@ def usual_steps(dataset_sizes: FloatArray, constants: Constants) -> float:
     if not constants.batch_size:
         return float(constants.local_updates)
     return float(np.median(constants.local_epochs * np.ceil(dataset_sizes / constants.batch_size)))
+
+
+def usual_update_sq(statistics: Statistics, constants: Constants) -> float:
+    """The squared norm of the usual update: learning rate times steps times the mean gradient.
+
+    The median over clients is not moved by a few wrong reports.
+    """
+    steps = usual_steps(statistics.dataset_sizes, constants)
+    return (constants.learning_rate * steps) ** 2 * float(np.median(statistics.gradient_norms_sq))

@@ -25,6 +25,7 @@ class Arrivals:
     """The uploads of a round that arrived, and the global model `previous` that their clients started from.
 
     `upload_errors` [client, q - 1] are the squared errors that all clients forecast; None where none are known.
+    `expected_norm_sq` is the squared norm of a change that the clients' gradients let expect.
     """
 
     uploads: Mapping[int, Upload]
@@ -34,6 +35,7 @@ class Arrivals:
     previous: Flat
     num_parameters: int
     upload_errors: FloatArray | None = None
+    expected_norm_sq: float = np.inf
 
     @property
     def clients(self) -> list[int]:
@@ -45,6 +47,11 @@ class Arrivals:
         """The weight of each client: its share of the data that arrived. Paper: w^n, Section II-A. Deviates: E8."""
         sizes = self.dataset_sizes[self.clients]
         return np.asarray(sizes / sizes.sum())
+
+    @property
+    def relative_sizes(self) -> FloatArray:
+        """The data of each client in medians of all clients."""
+        return np.asarray(self.dataset_sizes[self.clients] / np.median(self.dataset_sizes))
 
     @property
     def quantization_errors(self) -> FloatArray:

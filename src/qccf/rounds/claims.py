@@ -33,6 +33,10 @@ DISTRUSTED = 3
 
 MOST_DOUBTS = 2 * DISTRUSTED
 
+NEVER, UNJUDGED = -2, -1
+"""Doubts about a client that has not reported yet, and about one that did when nobody could tell who lies. What stands
+for the first is no vote about the others; the second is judged as soon as others have reported."""
+
 MOST_LOSS_RATIO = 100.0
 """The largest loss, in medians of the others' losses of the same round. Honest clients: 3.9."""
 
@@ -96,7 +100,11 @@ Columns = dict[str, FloatArray]
 
 
 def first_statistics(claimed: Statistics, reported: BoolArray, rules: ClaimRules) -> Trusted:
-    """Trusted statistics before the first round. A client that has not reported gets the median of the others."""
+    """Trusted statistics before the first round.
+
+    A client that has not reported gets the median of the others, of two middle values the lower one: if only two have
+    reported, one of them may lie.
+    """
     columns = _columns(claimed)
     reports = np.flatnonzero(reported)
     refused, warnings = _refused(columns, None, reports, rules, lambda _: Evidence())
@@ -105,11 +113,12 @@ def first_statistics(claimed: Statistics, reported: BoolArray, rules: ClaimRules
             members = np.setdiff1d(reports, rows)
             for row in rows:
                 columns[name][row] = _median(columns[name], members)
-    doubts = np.zeros(claimed.num_clients, dtype=np.int64)
+    known = UNJUDGED if len(reports) <= FEWEST_OTHERS < claimed.num_clients else 0
+    doubts = np.where(reported, known, NEVER).astype(np.int64)
     for row in {int(row) for rows in refused.values() for row in rows}:
         doubts[row] = 1
     for column in columns.values():
-        column[~reported] = _median(column, reports)
+        column[~reported] = _median(column, reports, lower=True)
     return Trusted(replace(claimed, **columns), doubts, warnings)
 
 
@@ -123,14 +132,29 @@ def next_statistics(
 ) -> Trusted:
     """Trusted statistics after a round: `known` ones, and what the clients in `reports` claim, as far as believed."""
     columns, before = _columns(claimed), _columns(known)
-    refused, sentences = _refused(columns, before, reports, rules, examine)
+    new = doubts < 0  # there is no trusted value of theirs
+    voters = np.union1d(np.flatnonzero(doubts != NEVER), reports)
+    can_tell = len(voters) > FEWEST_OTHERS
+    judged = np.union1d(reports, np.flatnonzero(doubts == UNJUDGED)) if can_tell else reports
+    refused, sentences = _refused(
+        columns,
+        columns if new.any() else before,
+        judged,
+        rules,
+        lambda client: examine(client) if client in reports else Evidence(),
+        voters=voters,
+        new=new,
+    )
     for subject, rows in refused.items():
         for name in _of(subject, columns):
             columns[name][rows] = before[name][rows]
+            columns[name][new & np.isin(np.arange(len(new)), rows)] = _median(columns[name], np.setdiff1d(voters, rows))
     doubted = np.zeros(len(doubts), dtype=bool)
     doubted[[int(row) for rows in refused.values() for row in rows]] = True
     after = doubts.copy()
-    after[reports] = np.clip(doubts[reports] + np.where(doubted[reports], 1, -1), 0, MOST_DOUBTS)
+    after[judged] = np.clip(np.maximum(doubts[judged], 0) + np.where(doubted[judged], 1, -1), 0, MOST_DOUBTS)
+    if not can_tell:
+        after[reports[new[reports]]] = UNJUDGED
     was, now = doubts >= DISTRUSTED, after >= DISTRUSTED
     warnings = [text for client, text in sentences if not was[client]]
     warnings += [
@@ -167,7 +191,9 @@ def registered_sizes(stated: Mapping[int, int], num_clients: int, rules: ClaimRu
     """The dataset size of each client, from what clients state when they register.
 
     Sizes that the settings announce are used instead. A size above its limit is cut to it, because a weight in the
-    aggregate and energy are paid for by size. A client that has stated none gets the median of the others.
+    aggregate and energy are paid for by size. A client that has stated none gets the median of the others, of two
+    middle values the lower one. The limits follow from all sizes that are stated so far, so they change when clients
+    register.
     """
     sizes, warnings = np.zeros(num_clients), []
     if rules.dataset_sizes:
@@ -181,7 +207,7 @@ def registered_sizes(stated: Mapping[int, int], num_clients: int, rules: ClaimRu
     clients = np.array(sorted(stated), dtype=np.int64)
     claims = np.array([stated[client] for client in sorted(stated)], dtype=np.float64)
     sizes[clients] = claims
-    if len(clients) > FEWEST_OTHERS:
+    if len(clients) > 1 and num_clients > FEWEST_OTHERS:
         limits = np.maximum(np.floor(rules.most_times_median * medians_of_others(claims)[1]), 1.0)
         sizes[clients] = np.minimum(claims, limits)
         warnings = [
@@ -193,7 +219,7 @@ def registered_sizes(stated: Mapping[int, int], num_clients: int, rules: ClaimRu
         ]
     absent = np.setdiff1d(np.arange(num_clients), clients)
     if len(clients):
-        sizes[absent] = np.round(np.median(sizes[clients]))
+        sizes[absent] = np.sort(sizes[clients])[(len(clients) - 1) // 2]
     return sizes, warnings
 
 
@@ -212,9 +238,19 @@ Refused = dict[Subject, list[int]]
 
 
 def _refused(
-    claimed: Columns, known: Columns | None, reports: IntArray, rules: ClaimRules, examine: Examine
+    claimed: Columns,
+    known: Columns | None,
+    reports: IntArray,
+    rules: ClaimRules,
+    examine: Examine,
+    *,
+    voters: IntArray | None = None,
+    new: BoolArray | None = None,
 ) -> tuple[Refused, list[Any]]:
-    """The claims that are not believed, and a sentence for each: with its client where something is known."""
+    """The claims that are not believed, and a sentence for each: with its client where something is known.
+
+    Claims are compared with what is known of the `voters`. Of `new` clients nothing is trusted yet.
+    """
     refused: Refused = {}
     sentences: list[Any] = []
     found: dict[int, Evidence] = {}
@@ -227,9 +263,9 @@ def _refused(
     for subject in SUBJECTS:
         reasons: dict[int, str] = {}
         for name in _of(subject, claimed):
-            reasons = _reasons(subject, name, claimed, known, reports, rules, examined) | reasons
-        instead = "the median of the others" if known is None else "its last trusted value"
+            reasons = _reasons(subject, name, claimed, known, reports, voters, rules, examined) | reasons
         for client, reason in reasons.items():
+            instead = "the median of the others" if new is None or new[client] else "its last trusted value"
             text = f"client {client} reported {reason}: {instead} is used."
             sentences.append(text if known is None else (client, text))
         if reasons:
@@ -243,6 +279,7 @@ def _reasons(
     claimed: Columns,
     known: Columns | None,
     reports: IntArray,
+    voters: IntArray | None,
     rules: ClaimRules,
     examine: Examine,
 ) -> dict[int, str]:
@@ -255,7 +292,7 @@ def _reasons(
         for client in reports[~sound[reports]]
     }
     rows = reports[sound[reports]]
-    low, high = _references(name, values, claimed, known, rows)
+    low, high = _references(name, values, claimed, known, rows, voters)
     if low is None or high is None:
         return reasons
     most = rules.tolerance * (subject.first if known is None else subject.later)
@@ -278,7 +315,7 @@ def _reasons(
 
 
 def _references(
-    name: str, values: FloatArray, claimed: Columns, known: Columns | None, rows: IntArray
+    name: str, values: FloatArray, claimed: Columns, known: Columns | None, rows: IntArray, voters: IntArray | None
 ) -> tuple[FloatArray | None, FloatArray | None]:
     """What the others' values are, for each of these clients: for limits below, and for limits above.
 
@@ -287,16 +324,16 @@ def _references(
     counts: one liar among two others must not make an honest claim look wrong.
     """
     found = []
-    if known is not None and len(values) > FEWEST_OTHERS:
-        before = known[name].reshape(len(values), -1)
-        found.append([side[rows] for side in medians_of_others(before)])
+    if known is not None and voters is not None and len(voters) > FEWEST_OTHERS:
+        before, places = known[name].reshape(len(values), -1)[voters], np.searchsorted(voters, rows)
+        found.append([side[places] for side in medians_of_others(before)])
     if len(rows) > (FEWEST_OTHERS if known is None else FEWEST_FRESH):
         found.append(list(medians_of_others(values[rows])))
     if not found:
         return None, None
     low, high = np.minimum.reduce([one[0] for one in found]), np.maximum.reduce([one[1] for one in found])
     if name == "gradient_variances":  # zero for a client with a single batch, so norms of gradients count as well
-        norms = _references("gradient_norms_sq", claimed["gradient_norms_sq"][:, None], claimed, known, rows)[1]
+        norms = _references("gradient_norms_sq", claimed["gradient_norms_sq"][:, None], claimed, known, rows, voters)[1]
         high = high if norms is None else np.maximum(high, norms)
     return low, high
 
@@ -328,5 +365,8 @@ def _of(subject: Subject, columns: Columns) -> list[str]:
     return [name for name in subject.fields if name in columns]
 
 
-def _median(column: NDArray[Any], members: IntArray) -> Any:
-    return np.median(column[members], axis=0) if len(members) else 0.0
+def _median(column: NDArray[Any], members: IntArray, *, lower: bool = False) -> Any:
+    """The median over some clients; of two middle values their mean, or the lower one."""
+    if not len(members):
+        return 0.0
+    return np.sort(column[members], axis=0)[(len(members) - 1) // 2] if lower else np.median(column[members], axis=0)

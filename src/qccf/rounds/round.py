@@ -23,6 +23,7 @@ from qccf.core.contracts import (
     Statistics,
 )
 from qccf.core.errors import ConfigError
+from qccf.core.steps import usual_update_sq
 from qccf.core.streams import stream
 from qccf.devices.batteries import charges, left_j, settled_within
 from qccf.devices.cost import settle
@@ -62,6 +63,8 @@ class RoundRules:
     """Limits of what clients report; None where statistics are not reported but stated, as in a plan."""
     warn: Callable[[str], None] = log.warning
     downlink: CodedDownlink | None = None
+    noisy: bool = False
+    """Whether clients add noise to their changes, which are then far longer than gradients let expect."""
 
 
 @dataclass(frozen=True)
@@ -220,6 +223,7 @@ def close_round(
             weights,
             rules.constants.num_parameters,
             known.upload_errors,
+            np.inf if rules.noisy else usual_update_sq(known, rules.constants),
         )
         made = rules.aggregator.next_model(rule_state, optimizer_state, arrivals)
         weights, rule_state, optimizer_state = made.model, made.rule_state, made.optimizer_state

@@ -90,6 +90,7 @@ def build_rules(scenario: Scenario, codec: Codec, layer_sizes: Sequence[int] = (
         *_fleet(scenario),
         claim_rules(scenario),
         downlink=build_downlink(scenario, layer_sizes),
+        noisy=scenario.privacy.noise_multiplier > 0.0,
     )
 
 

@@ -39,6 +39,16 @@ class Updates(Protocol):
         ...
 
     @property
+    def relative_sizes(self) -> FloatArray:
+        """The data of each client that arrived, in medians of all clients, in the order of `clients`."""
+        ...
+
+    @property
+    def expected_norm_sq(self) -> float:
+        """The squared norm of a change that the clients' gradients let expect; infinite where it is not known."""
+        ...
+
+    @property
     def num_parameters(self) -> int: ...
 
     @property

@@ -7,6 +7,7 @@ import numpy as np
 
 from qccf.core.contracts import FloatArray
 from qccf.core.options import option
+from qccf.learning.aggregation.mean import CLIPPED_MEAN, of_many
 from qccf.learning.aggregation.protocol import AggregationState, Combined, Updates, by_coordinate
 
 
@@ -22,7 +23,8 @@ class TrimmedMeanOptions:
 class TrimmedMean:
     """Of each value, the ⌈β·n⌉ largest and the ⌈β·n⌉ smallest are left out, and the rest is averaged without weights.
 
-    At least one value stays: of an odd number the median, of an even number the middle two.
+    At least one value stays: of an odd number the median, of an even number the middle two. With fewer than three
+    clients the clipped mean stands for it.
     """
 
     Options = TrimmedMeanOptions
@@ -32,7 +34,7 @@ class TrimmedMean:
         self.options = TrimmedMeanOptions(**options)
 
     def init(self, num_clients: int) -> AggregationState:
-        return {}
+        return CLIPPED_MEAN.init(num_clients)
 
     def combine(self, state: AggregationState, updates: Updates) -> tuple[Combined, AggregationState]:
         count = len(updates.clients)
@@ -41,4 +43,4 @@ class TrimmedMean:
         def rule(values: FloatArray) -> FloatArray:
             return np.asarray(np.sort(values, axis=0)[cut : count - cut].mean(axis=0))
 
-        return by_coordinate(updates, rule), state
+        return of_many(state, updates, lambda many: by_coordinate(many, rule))

@@ -12,7 +12,10 @@ from qccf.rounds.round import OpenRound
 
 
 class Registration:
-    """Each client's dataset size, fixed by its first report. A client without a report has the median of the others."""
+    """Each client's dataset size, stated in its first report and limited by what the others state.
+
+    A client without a report has the median of the others.
+    """
 
     def __init__(self, num_clients: int, rules: ClaimRules) -> None:
         self._num_clients = num_clients
@@ -35,14 +38,15 @@ class Registration:
     def report(self, client: int, count: int) -> list[str]:
         """Take note of a size in a later report; returns a sentence if it is not accepted.
 
-        A client's first report registers it. A size that changes afterwards is ignored, and said so once.
+        A client's first report registers it, and all limits follow from what is stated then: the first two could state
+        what they liked. A size that changes afterwards is ignored, and said so once.
         """
         if client not in self._stated:
             self._stated[client] = count
-            sizes, warnings = registered_sizes(self._stated, self._num_clients, self._rules)
-            self.sizes = self.sizes.copy()
-            self.sizes[client] = sizes[client]
-            return [sentence for sentence in warnings if sentence.startswith(f"client {client} ")]
+            before = self.sizes
+            self.sizes, warnings = registered_sizes(self._stated, self._num_clients, self._rules)
+            about = {client, *np.flatnonzero(self.sizes != before).tolist()}
+            return [sentence for sentence in warnings if int(sentence.split()[1]) in about]
         if count == self._stated[client] or client in self._differing:
             return []
         self._differing.add(client)

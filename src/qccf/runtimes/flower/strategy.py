@@ -61,7 +61,8 @@ class QccfStrategy(Strategy):
     are averaged but not quantized; None means the running averages of PyTorch's normalization layers. Arrays of whole
     numbers stay as they are on the server. The run begins when all clients are online, or after `join_timeout_s` with
     at least `least_clients` of them, 0 for half. It fails after `patience` consecutive rounds without a usable reply to
-    the messages sent, or when no client is online for `join_timeout_s`.
+    the messages sent, unless one client alone was asked while others are there, or when no client is online for
+    `join_timeout_s`.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class QccfStrategy(Strategy):
         self._evaluate: Evaluate | None = None
         self._scores: MetricRecord | None = None
         self._rounds_without_upload = 0
+        self._asked_in_vain: set[int] = set()
         self._reply_seconds: dict[str, float] = {}
         self._sent: list[tuple[Message, Instruction]] = []
         self._begun = False
@@ -158,7 +160,7 @@ class QccfStrategy(Strategy):
                     result.train_metrics_clientapp[server_round] = metrics
                 if self._scores is not None:
                     result.evaluate_metrics_serverapp[server_round] = self._scores
-                if self._rounds_without_upload >= self.patience:
+                if self._gives_up():
                     raise FederationError(
                         f"no client sent a usable upload in {self._rounds_without_upload} rounds in a row; the "
                         "warnings above state the reasons. The checkpoint holds the last state."
@@ -239,8 +241,11 @@ class QccfStrategy(Strategy):
         for client in missing:
             log(WARNING, "client %s sent no usable upload in round %s and counts as missed.", client, server_round)
         self.roster.require_hello([client for client in missing if client not in responsive])
-        if self._sent:
-            self._rounds_without_upload = 0 if uploads else self._rounds_without_upload + 1
+        if uploads:
+            self._rounds_without_upload, self._asked_in_vain = 0, set()
+        elif self._sent:
+            self._rounds_without_upload += 1
+            self._asked_in_vain |= {instruction.client for _, instruction in self._sent}
         after = close_round(self._server, self._rules, self._opened, uploads, self.ledger, self._score)
         self._server = replace(after, statistics=replace(after.statistics, dataset_sizes=self.registration.sizes))
         self._save()
@@ -271,6 +276,11 @@ class QccfStrategy(Strategy):
         """The global model as one vector."""
         assert self._server.weights is not None
         return self._server.weights
+
+    def _gives_up(self) -> bool:
+        """Whether the patience is at an end. Not if only one client was asked all the time and there are others."""
+        others = len(self.roster.nodes) > 1
+        return self._rounds_without_upload >= self.patience and (len(self._asked_in_vain) > 1 or not others)
 
     def _begin(self, arrays: ArrayRecord, grid: Grid) -> None:
         """Resume from the last checkpoint, or wait for all clients and let them measure the initial model."""
