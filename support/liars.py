@@ -18,7 +18,7 @@ from qccf.quantization.protocol import Forecast
 from qccf.rounds import uplink
 from qccf.rounds.claims import registered_sizes
 from qccf.rounds.ledger import Ledger
-from qccf.rounds.round import OpenRound, RoundRules, ServerState, first_state, run_round
+from qccf.rounds.round import OpenRound, RoundRules, ServerState, run_round, state_at
 from qccf.rounds.setup import build_rules, claim_rules, scenario_codec
 from qccf.rounds.uplink import Upload
 from qccf.rounds.world import build_world, draw_dataset_sizes
@@ -41,8 +41,19 @@ LIES: dict[str, Callable[[float, int], float]] = {
 }
 ONCE = 3
 """The round in which a client lies that lies once."""
-LIARS = {"1 of 3": (3, 3, (1,)), "1 of 10": (10, 10, (1,)), "2 of 10": (10, 5, (1, 6))}
+LIARS = {
+    "1 of 3": (3, 3, (1,)),
+    "1 of 10": (10, 10, (1,)),
+    "2 of 10": (10, 5, (1, 6)),
+    "1 of 10, 8 late": (10, 10, (1,)),
+}
 """Clients, channels, and who lies."""
+LATE = {"1 of 10, 8 late": tuple(range(2, 10))}
+"""Clients that are not measured before the first round and state nothing before their first upload.
+
+Of the two that are measured one lies, and nobody can tell which. In the default form late clients get their turns all
+the same. In the paper's form a client that seems to have small gradients has none, so nothing is promised there.
+"""
 FORMS = ("scale-free", "paper")
 
 
@@ -63,6 +74,7 @@ class Case:
 def bank() -> list[Case]:
     """All cases. A dataset size is stated once, a whole number from 1 on."""
     every = [Case(*one) for one in product(FIELDS, LIES, ("once", "always"), LIARS, FORMS)]
+    every = [one for one in every if one.liars not in LATE or one.form == FORMS[0]]
     numbers = {"zero", "negative", "NaN", "oscillating"}
     return [one for one in every if one.field != "dataset_size" or (one.often == "always" and one.lie not in numbers)]
 
@@ -197,13 +209,22 @@ def decided(liars: str, form: str, case: Case | None) -> dict[str, FloatArray]:
     if case is not None and case.field == "dataset_size":
         for client in who:
             stated[client] = max(1, int(LIES[case.lie](stated[client], 0)))
-    sizes, _ = registered_sizes(stated, count, claim_rules(scenario))
+    present = set(range(count)) - set(LATE.get(liars, ()))
+    limits = claim_rules(scenario)
+
+    def sizes() -> FloatArray:
+        return registered_sizes({client: stated[client] for client in present}, count, limits)[0]
+
     rules = replace(build_rules(scenario, scenario_codec(scenario)), warn=lambda _: None)
-    world, ledger = build_world(scenario, 0, sizes), Ledger()
-    source = MadeUploads(rules, sizes, case)
-    state = first_state(rules, source, np.zeros(rules.constants.num_parameters, dtype=np.float32))
+    world, ledger = build_world(scenario, 0, sizes()), Ledger()
+    source = MadeUploads(rules, sizes(), case)
+    reported = np.isin(np.arange(count), list(present))
+    weights = np.zeros(rules.constants.num_parameters, dtype=np.float32)
+    state = state_at(rules, source.initial_statistics(), weights, reported)
     for _ in range(ROUNDS):
         state = run_round(state, rules, world, source, ledger)
+        present |= set(np.flatnonzero(ledger.tables()["clients"]["arrived"][-count:]).tolist())
+        state = replace(state, statistics=replace(state.statistics, dataset_sizes=sizes()))
     return ledger.tables()["clients"]
 
 

@@ -211,8 +211,23 @@ def test_a_liar_of_two_that_were_measured_does_not_speak_for_the_others(field) -
         assert later.warnings[0].endswith("the median of the others is used.")
 
 
+def test_nothing_is_no_value_that_stands_for_absent_clients() -> None:
+    """Client 1 of the two that were measured reports 0."""
+    known = honest()
+    for field in ("gradient_norms_sq", "error_scales", "upload_errors"):
+        first = first_statistics(with_value(known, field, 1, 0.0), EVERYBODY < 2, RULES)
+        np.testing.assert_array_equal(getattr(first.statistics, field)[2:], getattr(known, field)[[0, 0, 0]])
+    nothing = first_statistics(replace(known, gradient_variances=np.zeros(5)), EVERYBODY < 2, RULES)
+    assert nothing.statistics.gradient_variances.tolist() == [0.0] * 5
+    empty = first_statistics(with_value(known, "upload_bits", 1, 0.0), EVERYBODY < 2, RULES)
+    assert empty.warnings == [
+        "client 1 reported upload_bits = 0, and it must be finite and above 0: the median of the others is used."
+    ]
+    np.testing.assert_array_equal(empty.statistics.upload_bits, known.upload_bits[[0] * 5])
+
+
 def test_what_stands_for_absent_clients_is_no_vote() -> None:
-    """Client 1 of three that were measured lies low; the seven absent ones have the median, which nobody has said."""
+    """Of ten clients two were measured. The others have the median of these, which nobody has said."""
     known = honest(10)
     first = first_statistics(known, np.arange(10) < 2, RULES)
     quiet = next_statistics(first.statistics, first.statistics, np.array([1]), first.doubts, RULES)
@@ -304,7 +319,7 @@ def test_an_honest_run_is_the_same_bit_for_bit_without_any_limit() -> None:
 def test_the_bank_of_lies_has_all_cases() -> None:
     cases = bank()
     assert len(cases) == len(set(map(str, cases))) > 600
-    assert {case.liars for case in cases} == {"1 of 3", "1 of 10", "2 of 10"}
+    assert {case.liars for case in cases} == {"1 of 3", "1 of 10", "2 of 10", "1 of 10, 8 late"}
 
 
 @pytest.mark.parametrize("case", bank()[7::41], ids=str)

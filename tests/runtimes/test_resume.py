@@ -1,5 +1,6 @@
 """A run that is killed and resumed ends bit for bit like one that was not, whatever the moment."""
 
+import json
 import os
 import random
 import shutil
@@ -9,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -462,3 +464,161 @@ def test_a_checkpoint_whose_arrays_have_another_type_or_shape_is_damaged(tmp_pat
     np.savez(newest, **arrays | {"weights": change(arrays["weights"])})
     with pytest.raises(CheckpointError, match="its checksum does not match"):
         checkpoint.load(newest, run_fingerprint(tiny_scenario(), tiny_dataset()))
+
+
+FORGED = (
+    "federation.rounds=3", "codec.name=update+entropy", "server.optimizer=fedadam", "server.downlink=update+entropy",
+    "device.battery_j=1e6",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of three rounds that has completed two, with all that a checkpoint can hold."""
+    folder = tmp_path_factory.mktemp("stopped") / "run"
+    stopped_after(2, folder, *FORGED)
+    return folder
+
+
+def forge(path: Path, change) -> None:
+    """Change arrays and header of a checkpoint, and compute its checksum again."""
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files if name != "checksum"}
+    header = json.loads(arrays["header"].tobytes())
+    change(arrays, header)
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    arrays["checksum"] = np.frombuffer(checkpoint._digest(arrays), dtype=np.uint8)
+    np.savez(path, **arrays)
+
+
+def array(name: str, change) -> Any:
+    """Replace an array by what `change` makes of it; None removes it."""
+
+    def forged(arrays: dict, _header: dict) -> None:
+        changed = change(arrays.pop(name))
+        arrays.update({} if changed is None else {name: changed})
+
+    return forged
+
+
+def header(key: str, value: object) -> Any:
+    return lambda _arrays, tree: tree.update({key: value})
+
+
+def policy(**changes: object) -> Any:
+    return lambda _arrays, tree: tree["policy_state"].update(changes)
+
+
+def layout(table: str, change) -> Any:
+    return lambda _arrays, tree: tree["layouts"].update({table: change(tree["layouts"][table])})
+
+
+def without(name: str) -> Any:
+    return array(name, lambda _: None)
+
+
+def with_value(values: np.ndarray, value: float) -> np.ndarray:
+    return np.concatenate([np.full_like(values[:1], value), values[1:]])
+
+
+FORGERIES = {
+    "short weights": array("weights", lambda weights: weights[:3]),
+    "weights of text": array("weights", lambda weights: weights.astype("U")),
+    "weights of 64 bits": array("weights", lambda weights: weights.astype(float)),
+    "weights that are not finite": array("weights", lambda weights: with_value(weights, np.nan)),
+    "weights of a matrix": array("weights", lambda weights: weights.reshape(-1, 2)),
+    "no weights": without("weights"),
+    "round before the first": header("round_index", -5),
+    "round of text": header("round_index", "2"),
+    "round of a float": header("round_index", 2.0),
+    "round far away": header("round_index", 10**9),
+    "policy list": header("policy_state", []),
+    "policy of another kind": header("policy_state", {}),
+    "policy text": policy(debts="x"),
+    "policy text in a list": policy(debts=["0"] * 5),
+    "policy short": policy(debts=[0.0]),
+    "policy NaN": policy(error_price=float("nan")),
+    "policy null": policy(last_num_bits=None),
+    "policy large": policy(last_num_bits=[10**30] * 5),
+    "doubts short": array("claims/doubts", lambda doubts: doubts[:1]),
+    "doubts below 0": array("claims/doubts", lambda doubts: doubts - 1),
+    "doubts of floats": array("claims/doubts", lambda doubts: doubts.astype(float)),
+    "rule missing": without("rule/parameters_sq"),
+    "rule short": array("rule/parameters_sq", lambda values: values[:1]),
+    "rule of text": array("rule/parameters_sq", lambda values: values.astype("U")),
+    "optimizer short": array("optimizer/mean", lambda values: values[:1]),
+    "downlink missing": without("downlink/versions"),
+    "downlink without changes": array("downlink/sizes_bits", lambda values: values[:0]),
+    "downlink short": array("downlink/residual", lambda values: values[:1]),
+    "sizes NaN": array("known/dataset_sizes", lambda sizes: with_value(sizes, np.nan)),
+    "sizes below 0": array("known/dataset_sizes", lambda sizes: -sizes),
+    "sizes of text": array("known/dataset_sizes", lambda sizes: sizes.astype("U")),
+    "norms short": array("known/gradient_norms_sq", lambda norms: norms[:1]),
+    "no sizes of uploads": without("known/upload_bits"),
+    "sizes of uploads for fewer bits": array("known/upload_bits", lambda sizes: sizes[:, :3]),
+    "batteries NaN": array("batteries_j", lambda joules: with_value(joules, np.nan)),
+    "batteries missing": without("batteries_j"),
+    "column of rounds missing": without("rounds/energy_j"),
+    "column of rounds of text": array("rounds/cumulative_energy_j", lambda values: values.astype("U")),
+    "column of rounds long": array("rounds/energy_j", lambda values: np.append(values, 0.0)),
+    "energy not finite": array("rounds/cumulative_energy_j", lambda values: with_value(values, np.inf)),
+    "other rounds": array("rounds/round", lambda values: values + 1),
+    "columns of clients missing": layout("clients", lambda columns: columns[:2]),
+    "column of clients renamed": layout("clients", lambda columns: [["other", *columns[0][1:]], *columns[1:]]),
+    "column of clients of another kind": layout(
+        "clients", lambda columns: [[name, "<f8" if kind == "<i8" else kind, shape] for name, kind, shape in columns]
+    ),
+    "columns of clients exchanged": layout(
+        "clients", lambda columns: [["client", *columns[0][1:]], ["round", *columns[1][1:]], *columns[2:]]
+    ),
+    "column of statistics renamed": layout("statistics", lambda columns: [*columns[:-1], ["x", *columns[-1][1:]]]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forged_checkpoint_does_not_fit_its_run(stopped: Path, tmp_path: Path, name: str) -> None:
+    shutil.copytree(stopped, tmp_path / "run")
+    newest = tmp_path / "run" / "checkpoints" / "round-000002.npz"
+    fingerprint = run_fingerprint(tiny_scenario(*FORGED), tiny_dataset())
+    assert checkpoint.load(newest, fingerprint)[0].round_index == 2
+    forge(newest, FORGERIES[name])
+    with pytest.raises(
+        CheckpointError, match=r"^round-000002.npz (does not fit its run: .*|is cut short or damaged)\.$"
+    ):
+        checkpoint.load(newest, fingerprint)
+
+
+def test_a_forged_checkpoint_is_named_and_the_one_before_is_used(stopped: Path, tmp_path: Path) -> None:
+    shutil.copytree(stopped, tmp_path / "run")
+    for number in (2, 1):
+        forge(tmp_path / "run" / "checkpoints" / f"round-00000{number}.npz", FORGERIES["short weights"])
+        if number == 2:
+            complaints: list[str] = []
+            shutil.copytree(tmp_path / "run", tmp_path / "one")
+            run = simulate(
+                tiny_scenario(*FORGED), "qccf", out=tmp_path / "one", dataset=tiny_dataset(), warn=complaints.append
+            )
+            assert complaints == [
+                "round-000002.npz does not fit its run: it has 3 weights, not 650. round-000001.npz is used instead."
+            ]
+            assert_same(run, run_to_the_end("qccf", None, *FORGED))
+    with pytest.raises(
+        RunFolderError, match=r"can be resumed \(round-000002.npz does not fit its run: it has 3 weights"
+    ):
+        run_to_the_end("qccf", tmp_path / "run", *FORGED)
+
+
+def test_the_columns_of_a_checkpoint_are_those_that_the_ledger_records(stopped: Path) -> None:
+    tables, _ = checkpoint.newest_tables(stopped / "checkpoints")
+    assert set(tables["rounds"]) == checkpoint.ROUND_COLUMNS
+    known = {name for names in checkpoint.CLIENT_COLUMNS.values() for name in names} | {"battery_j"}
+    assert set(tables["clients"]) == known
+
+
+@pytest.mark.parametrize("name", ["columns of clients missing", "column of rounds missing", "other rounds"])
+def test_progress_is_read_from_the_newest_tables_that_fit(stopped: Path, tmp_path: Path, name: str) -> None:
+    shutil.copytree(stopped, tmp_path / "run")
+    there = tmp_path / "run" / "checkpoints"
+    forge(there / "round-000002.npz", FORGERIES[name])
+    tables, _ = checkpoint.newest_tables(there)
+    assert len(tables["rounds"]["round"]) == 1

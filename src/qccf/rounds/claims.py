@@ -71,6 +71,9 @@ SUBJECTS = (
 )
 
 
+POSITIVE = ("upload_bits",)
+"""Fields that cannot be 0."""
+
 EXAMINED = ("weight_ranges", "error_scales", "upload_bits")
 """Fields that an upload itself shows."""
 
@@ -102,8 +105,8 @@ Columns = dict[str, FloatArray]
 def first_statistics(claimed: Statistics, reported: BoolArray, rules: ClaimRules) -> Trusted:
     """Trusted statistics before the first round.
 
-    A client that has not reported gets the median of the others, of two middle values the lower one: if only two have
-    reported, one of them may lie.
+    A client that has not reported gets the median of the others that is not 0, of two middle values the lower one: if
+    only two have reported, one of them may lie.
     """
     columns = _columns(claimed)
     reports = np.flatnonzero(reported)
@@ -285,10 +288,11 @@ def _reasons(
 ) -> dict[int, str]:
     """Why claims about one field are not believed, by client."""
     values = claimed[name].reshape(len(claimed[name]), -1)
-    sound = np.asarray((np.isfinite(values) & (values >= 0.0)).all(axis=1))
+    possible = np.isfinite(values) & ((values > 0.0) if name in POSITIVE else (values >= 0.0))
+    sound = np.asarray(possible.all(axis=1))
+    needed = "above 0" if name in POSITIVE else "not negative"
     reasons = {
-        int(client): f"{subject.name} = {values[client][~(values[client] >= 0.0) | np.isinf(values[client])][0]:g}, "
-        "and it must be finite and not negative"
+        int(client): f"{subject.name} = {values[client][~possible[client]][0]:g}, and it must be finite and {needed}"
         for client in reports[~sound[reports]]
     }
     rows = reports[sound[reports]]
@@ -366,7 +370,12 @@ def _of(subject: Subject, columns: Columns) -> list[str]:
 
 
 def _median(column: NDArray[Any], members: IntArray, *, lower: bool = False) -> Any:
-    """The median over some clients; of two middle values their mean, or the lower one."""
+    """The median over some clients: of two middle values their mean; or the lower one of those that are not 0."""
     if not len(members):
         return 0.0
-    return np.sort(column[members], axis=0)[(len(members) - 1) // 2] if lower else np.median(column[members], axis=0)
+    if not lower:
+        return np.median(column[members], axis=0)
+    ordered = np.sort(np.where(column[members] > 0.0, column[members], np.inf), axis=0)
+    middle = np.maximum(np.isfinite(ordered).sum(axis=0) - 1, 0) // 2
+    found = np.take_along_axis(ordered, np.expand_dims(middle, 0), axis=0)[0]
+    return np.where(np.isfinite(found), found, 0.0)

@@ -30,7 +30,7 @@ RUN_CONFIG: dict[str, Any] = {
 """The keys of a run config and their defaults.
 
 `set` is a list of settings as in `qccf run --set`, separated by blanks. 0 clients: one client per node that is
-online when the run begins. 0 least clients: half of them.
+online when the run begins. 0 least clients: half of them, and at least three.
 """
 
 

@@ -47,6 +47,9 @@ DECODED_BYTES = 2**28
 """Limit of the decoded uploads that a round keeps in memory. An upload beyond it is kept as its payload, which is some
 times smaller, and is decoded a second time when it is aggregated."""
 
+JUDGES = 3
+"""Of two clients nobody can tell which one lies, so a run does not begin with fewer than this unless it is told to."""
+
 ORPHAN_S = 120.0
 """How long a new server waits for the folder: that of a SuperLink that was killed needs some time to end."""
 
@@ -60,9 +63,9 @@ class QccfStrategy(Strategy):
     RateSource. With `throttle`, each client uploads no faster than its simulated rate. `buffers` names the arrays that
     are averaged but not quantized; None means the running averages of PyTorch's normalization layers. Arrays of whole
     numbers stay as they are on the server. The run begins when all clients are online, or after `join_timeout_s` with
-    at least `least_clients` of them, 0 for half. It fails after `patience` consecutive rounds without a usable reply to
-    the messages sent, unless one client alone was asked while others are there, or when no client is online for
-    `join_timeout_s`.
+    at least `least_clients` of them; 0 stands for half of them, and at least three. It fails after `patience`
+    consecutive rounds without a usable reply to the messages sent, unless one client alone was asked while others are
+    there, or when no client is online for `join_timeout_s`.
     """
 
     def __init__(
@@ -91,7 +94,8 @@ class QccfStrategy(Strategy):
         self.out = out
         self.throttle = throttle
         self.join_timeout_s = join_timeout_s
-        self.least_clients = least_clients or -(-scenario.federation.num_clients // 2)
+        count = scenario.federation.num_clients
+        self.least_clients = least_clients or max(-(-count // 2), min(count, JUDGES))
         self.patience = patience
         self._buffers = buffers
         self.ledger = Ledger()
