@@ -120,7 +120,7 @@ def test_a_hostile_layout_gets_no_memory() -> None:
     empty = [("a", "<f8", (1000, 0))]
     for claimed in (layout, [], cancelled, odd, empty, [("a", "<U0", (1000,))], [("a", "<f8", ())]):
         tracemalloc.start()
-        with pytest.raises(ValueError, match="not those of 1000 clients|a round of 8000 bytes"):
+        with pytest.raises(ValueError, match=r"not those of 1000 clients|a round of 8000 bytes"):
             PackedTable.unpacked(claimed, bomb, 1000)
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -140,7 +140,7 @@ def test_each_round_unpacks_to_exactly_its_bytes() -> None:
         {"content": content, "sizes": sizes[:1]},
         {"content": content, "sizes": np.array([first, -1])},
         {"content": content, "sizes": sizes.astype(float)},
-        {"content": np.insert(content, first, 0), "sizes": sizes + [1, 0]},  # a byte after the end of a round
+        {"content": np.insert(content, first, 0), "sizes": sizes + np.array([1, 0])},  # a byte after the end of a round
     ):
         with pytest.raises(ValueError, match="packed"):
             PackedTable.unpacked(layout, wrong, 1000)

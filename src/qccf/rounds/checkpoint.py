@@ -3,11 +3,16 @@
 A checkpoint is one .npz file without pickles. It holds a fingerprint of its run and a checksum over all its arrays. It
 is written whole or not at all, and the previous one is kept. Checkpoints of other runs in the same folder are neither
 used nor removed.
+
+A checksum finds damage and not a forger, who can compute it again. So what is read is compared with what a run can have
+saved, and with the settings beside it: a checkpoint that does not fit counts as damaged.
 """
 
 import hashlib
 import json
+import math
 import zipfile
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -16,15 +21,56 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qccf.core.contracts import Statistics
-from qccf.core.errors import CheckpointError, FileError, ForeignCheckpointError, RunFolderError
-from qccf.core.files import opened_inside, write_whole
-from qccf.rounds.ledger import Ledger
+from qccf.core.errors import CheckpointError, FileError, ForeignCheckpointError, QccfError, RunFolderError
+from qccf.core.files import leads_out, opened_inside, write_whole
+from qccf.learning.aggregation.registry import AGGREGATION_RULES
+from qccf.learning.server.registry import SERVER_OPTIMIZERS
+from qccf.policies.registry import POLICIES
+from qccf.quantization.registry import CODECS
+from qccf.rounds.ledger import CHARGES, MEASURED, STATISTICS, Ledger
 from qccf.rounds.packed_table import Columns, PackedTable
 from qccf.rounds.round import ServerState
+from qccf.rounds.setup import (
+    build_aggregation_rule,
+    build_downlink,
+    build_policy,
+    build_server_optimizer,
+    coded_constants,
+    scenario_codec,
+)
+from qccf.rounds.uplink import blank_statistics
+from qccf.settings.loading import Scenario, load_scenario
 
 KEPT = 2
 FORMAT = 3
 """Raised whenever a checkpoint of the version before can no longer be read."""
+
+SETTINGS = "scenario.toml"
+"""The settings of the run, in the folder above the checkpoints."""
+
+ROUND_COLUMNS = {
+    "round", "energy_j", "compute_energy_j", "upload_energy_j", *CHARGES, "cumulative_energy_j", "latency_s",
+    "participants", "arrived", "missed", "mean_bits", "train_loss", "test_accuracy", "test_loss",
+    "participation_queue", "quantization_queue", "error_price", "aggregate_error", "error_budget", "objective",
+    "certified_gap",
+}  # fmt: skip
+CLIENT_COLUMNS = {
+    "b": ("able", "participated", "arrived", "missed"),
+    "i": ("round", "client", "dataset_size", "channel", "num_bits", "most_bits"),
+    "f": (
+        "turn", "expected_bits", "payload_bits", "rate_bps", "estimated_rate_bps", "frequency_hz", "power_w",
+        "compute_energy_j", "upload_energy_j", *CHARGES, "latency_s", "loss", "gradient_norm_sq", "gradient_variance",
+        "weight_range", "kept", *MEASURED,
+    ),
+}  # fmt: skip
+"""What the ledger records, by the kind of the columns. It cannot add a round to a table with other columns."""
+
+LATER_COLUMNS = {"device": "U", "battery_j": "f"}
+"""Columns of clients that only some runs have."""
+
+
+class UnfitError(ValueError):
+    """Content of a checkpoint that this run cannot have saved."""
 
 
 def save(folder: Path, state: ServerState, ledger: Ledger, fingerprint: str) -> Path:
@@ -110,9 +156,156 @@ def load(path: Path, fingerprint: str) -> tuple[ServerState, Ledger]:
             PackedTable.unpacked(header["layouts"][name], tables[name], statistics.num_clients)
             for name in ("clients", "statistics")
         )
-        return state, Ledger.restored(tables["rounds"], clients, known)
+        _require_tables(tables["rounds"], clients)
+        ledger = Ledger.restored(tables["rounds"], clients, known)
+        _require_sound(state, ledger)
+        settings = _settings_of(path)
+        if settings is not None:
+            _require_of_run(state, settings)
+        return state, ledger
+    except UnfitError as error:
+        raise CheckpointError(f"{path.name} does not fit its run: {error}.") from None
     except Exception:
         raise _damaged(path) from None
+
+
+def _require(fits: Any, reason: str) -> None:
+    if not fits:
+        raise UnfitError(reason)
+
+
+def _require_array(name: str, array: Any, kind: str, shape: tuple[int, ...]) -> None:
+    """Refuse an array of another kind or shape, and one that holds NaN."""
+    _require(array.dtype.kind == kind and array.shape == shape, f"{name} has another type or shape")
+    _require(not np.isnan(array).any(), f"{name} holds NaN")
+
+
+def _require_tables(rounds: Columns, clients: PackedTable) -> None:
+    """Refuse tables to which the ledger could not add a round, or whose rows are not those of successive rounds."""
+    count = clients.num_rounds
+    _require(set(rounds) == ROUND_COLUMNS, "it has not the columns of rounds")
+    for name, column in rounds.items():
+        _require(
+            column.dtype.kind in "if" and column.shape == (count,), f"{name} of its rounds is no column of numbers"
+        )
+    _require(np.array_equal(rounds["round"], np.arange(count)), "its rounds are not successive")
+    _require(np.isfinite(rounds["cumulative_energy_j"]).all(), "its energy is not finite")
+    last = clients.last
+    kinds = {name: kind for kind, names in CLIENT_COLUMNS.items() for name in names}
+    kinds |= {name: kind for name, kind in LATER_COLUMNS.items() if name in last}
+    found = {name: column.dtype.kind if column.ndim == 1 else "" for name, column in last.items()}
+    _require(found == kinds, "it has not the columns of clients")
+    rows, places = len(last["client"]), clients.columns("round", "client")
+    _require(np.array_equal(places["round"], np.repeat(np.arange(count), rows)), "its clients are of other rounds")
+    _require(np.array_equal(places["client"], np.tile(np.arange(rows), count)), "its clients are not in order")
+
+
+def _require_sound(state: ServerState, ledger: Ledger) -> None:
+    """Refuse a state that no run saves."""
+    count, weights, statistics = state.statistics.num_clients, state.weights, state.statistics
+    _require(type(state.round_index) is int and state.round_index == len(ledger), "its round is not that of its ledger")
+    assert weights is not None
+    fits = weights.dtype == np.float32 and weights.ndim == 1 and weights.size and np.isfinite(weights).all()
+    _require(fits, "its weights are not a vector of finite 32-bit floats")
+    for one in fields(Statistics):
+        values = getattr(statistics, one.name)
+        if values is not None:
+            _require_array(one.name, values, "f", (count, *values.shape[1:]))
+            _require(np.isfinite(values).all() and (values >= 0.0).all(), f"{one.name} is not finite, or below 0")
+    _require_array("doubts", state.doubts, "i", (count,))
+    _require((state.doubts >= 0).all(), "doubts are below 0")
+    if state.batteries_j is not None:
+        _require_array("batteries_j", state.batteries_j, "f", (count,))
+    _require(state.batteries_j is not None or "battery_j" not in ledger.clients, "its batteries are missing")
+    for states in (state.optimizer_state, state.rule_state, state.downlink_state):
+        _require(all(one.dtype == np.float64 for one in states.values()), "a state is not of 64-bit floats")
+    _require(isinstance(state.policy_state, dict), "the state of its policy is not a table")
+    known = {column: getattr(statistics, name) for column, name in STATISTICS.items()}
+    expected = {name: values for name, values in known.items() if values is not None}
+    last = ledger.statistics.last
+    _require(list(last) == ["round", "client", *expected], "it has not the columns of statistics")
+    for name, column in last.items():
+        like = expected.get(name, last["client"])
+        fits = column.dtype.kind == ("f" if name in expected else "i") and column.shape == like.shape
+        _require(fits, f"{name} of its statistics has another type or shape")
+
+
+def _settings_of(path: Path) -> Scenario | None:
+    """The settings beside the folder of checkpoints; None where there are none that can be read."""
+    file = path.parent.parent / SETTINGS
+    try:
+        return load_scenario(file, renamed=True) if file.is_file() and not leads_out(file, file.parent) else None
+    except QccfError:
+        return None
+
+
+def _require_of_run(state: ServerState, scenario: Scenario) -> None:
+    """Refuse a state that a run with these settings does not save.
+
+    The states of users' own entries are not known, nor what follows from settings that cannot be used: these are
+    refused elsewhere.
+    """
+    learning, statistics, count = scenario.learning, state.statistics, scenario.federation.num_clients
+    size = learning.num_parameters + learning.num_buffers
+    assert state.weights is not None
+    _require(statistics.num_clients == count, f"it has {statistics.num_clients} clients, not {count}")
+    _require(
+        not learning.num_parameters or len(state.weights) == size, f"it has {len(state.weights)} weights, not {size}"
+    )
+    try:
+        if scenario.aggregation.rule in AGGREGATION_RULES:
+            _require_like("rule", state.rule_state, build_aggregation_rule(scenario).init(count))
+        if scenario.server.optimizer in SERVER_OPTIMIZERS:
+            first = build_server_optimizer(scenario).init(learning.num_parameters)
+            _require_like("optimizer", state.optimizer_state, first)
+        downlink = build_downlink(scenario)
+        _require_downlink(state.downlink_state, {} if downlink is None else downlink.init())
+        if scenario.codec.name not in CODECS:
+            return
+        codec = scenario_codec(scenario)
+        blank = blank_statistics(statistics.dataset_sizes, codec)
+        for one in fields(Statistics):
+            known, wanted = (getattr(of, one.name) for of in (statistics, blank))
+            _require(np.shape(known) == np.shape(wanted), f"{one.name} is not what {scenario.codec.name} reports")
+        if scenario.policy.name in POLICIES:
+            policy = build_policy(scenario.policy.name, scenario, coded_constants(scenario, codec))
+            _require_policy_state(state.policy_state, policy.init(statistics))
+    except QccfError:
+        return
+
+
+def _require_like(name: str, found: Mapping[str, NDArray[Any]], first: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse a state whose arrays are not those of the first state."""
+    shapes, wanted = ({key: one.shape for key, one in state.items()} for state in (found, first))
+    _require(shapes == wanted, f"the state of its {name} is not {wanted}")
+
+
+def _require_downlink(found: Mapping[str, NDArray[Any]], first: Mapping[str, NDArray[Any]]) -> None:
+    """The same for the downlink, whose list of changes grows."""
+    grown = {"sizes_bits": found["sizes_bits"]} if first and "sizes_bits" in found else {}
+    _require_like("downlink", found, {**first, **grown})
+    if first:
+        sizes, versions = found["sizes_bits"], found["versions"]
+        _require(sizes.ndim == 1 and np.isin(versions, np.arange(-1, len(sizes) + 1)).all(), "its downlink has gaps")
+
+
+def _require_policy_state(found: Mapping[str, Any], first: Mapping[str, Any]) -> None:
+    """Refuse a state of our own policies that is not of numbers, or lacks a part of the first state.
+
+    Flower keeps the state of the policy beside its own.
+    """
+    found = found["policy"] if isinstance(found.get("policy"), dict) else found
+    for key, value in found.items():
+        numbers = value if isinstance(value, list) else [value]
+        _require(all(_is_number(one) for one in numbers), f"{key} of its policy is no number")
+    for key, value in first.items():
+        mine = found.get(key)
+        listed = isinstance(mine, list) and (not value or len(mine) == len(value))  # an empty list grows
+        _require(listed if isinstance(value, list) else _is_number(mine), f"{key} of its policy has another form")
+
+
+def _is_number(value: Any) -> bool:
+    return (type(value) is int and abs(value) < 1 << 62) or (type(value) is float and math.isfinite(value))
 
 
 def _read(path: Path, *names: str) -> dict[str, NDArray[Any]]:
@@ -169,7 +362,9 @@ def newest_tables(folder: Path) -> tuple[dict[str, Columns], list[Path]] | None:
                     tables[table][key] = column
             layout = json.loads(arrays["header"].tobytes())["layouts"]["clients"]
             rows = len(arrays["known/dataset_sizes"])
-            tables["clients"] = PackedTable.unpacked(layout, tables["clients"], rows).columns()
+            clients = PackedTable.unpacked(layout, tables["clients"], rows)
+            _require_tables(tables["rounds"], clients)
+            tables["clients"] = clients.columns()
         except Exception:  # as in `_read`; or a checkpoint of another version
             continue
         return tables, paths
