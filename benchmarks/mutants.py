@@ -2,7 +2,7 @@
 
 The first call finds out which tests reach which lines. Results are kept in `.mutants`, so that a later call goes on
 where this one stopped; a function that has changed is tested again. Survivors that are no fault of the tests are
-explained in `benchmarks/mutants.toml`.
+explained in `benchmarks/mutants.toml` and left out.
 
 One process loads the libraries, the package and the tests. For each change a copy of this process (fork) gets the
 changed function and runs tests until one fails: first the quick ones and those that noticed other changes of the same
@@ -138,7 +138,8 @@ def run_mutants(
     KEPT.mkdir(exist_ok=True)
     for name in PRELOADED:
         __import__(name)
-    left = [one for one in chosen if known.get(key_of(one, digests)) in ((None, *ALIVE) if again else (None,))]
+    explained, wanted = explanations(), (None, *ALIVE) if again else (None,)
+    left = [one for one in chosen if known.get(key_of(one, digests)) in wanted and one.words not in explained]
     screen = os.dup(1)
 
     def record(mutant: Mutant, outcome: str, cpu_s: float) -> None:
@@ -513,10 +514,10 @@ def print_results(chosen: Sequence[Mutant], known: dict[str, str]) -> int:
     survivors = []
     for mutant in chosen:
         outcome = known.get(key_of(mutant, digests), "left")
-        if outcome in ALIVE:
-            why = explained.get((mutant.module, mutant.function, mutant.change))
-            survivors += [] if why else [f"{outcome}: {mutant.name}"]
-            outcome = "explained" if why else outcome
+        if outcome in (*ALIVE, "left") and mutant.words in explained:
+            outcome = "explained"
+        elif outcome in ALIVE:
+            survivors.append(f"{outcome}: {mutant.name}")
         rows[part_of(mutant)][outcome] += 1
     columns = ("killed", "timeout", "explained", "survived", "unreached", "left")
     print(f"\n| part | {' | '.join(columns)} | killed or explained |")

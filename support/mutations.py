@@ -55,6 +55,11 @@ class Mutant:
         return f"{self.before} -> {self.after}" + (f" #{self.number}" if self.number else "")
 
     @property
+    def words(self) -> tuple[str, str, str]:
+        """How a list of explained mutants finds it."""
+        return self.module, self.function, self.change
+
+    @property
     def place(self) -> str:
         return f"{self.module} {self.function} {self.change}"
 
