@@ -1,4 +1,4 @@
-"""Figures of the decisions that benchmarks.decisions has recorded: savings, maps of them, and fewer channels than clients.
+"""Figures of the decisions that benchmarks.decisions has recorded: savings, maps of them, and few channels.
 
 Run: python -m benchmarks.decision_figures [--record FILE] [--images docs/images]
 Intervals are over cells, 95 %. A saving is QCCF's, in per cent of the other policy's energy in the same cell.
@@ -13,15 +13,21 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from benchmarks.decision_tables import ADAPTIVE, column, savings
-from benchmarks.decisions import POLICIES, RECORD, Columns, Point, Recorded, cells_of, points, read_record
+from benchmarks.decisions import RECORD, Columns, Point, Recorded, cells_of, points, read_record
 from qccf.core.intervals import estimate
 from qccf.paper.findings import PAPERS_SAVINGS
 from qccf.reports.figures.style import MARKERS, PALETTE
 
 SAME_SIZE = ("same-size, CPU follows", "same-size, joint")
-MAPS = {"map-deadline": ("T_max × B",), "map-gain": ("gain × B (bandwidth)", "gain × B (deadline)"), "map-start": ("λ2⁰ × L",)}
+MAPS = {
+    "map-deadline": ("T_max × B",),
+    "map-gain": ("gain × B (bandwidth)", "gain × B (deadline)"),
+    "map-start": ("λ2⁰ × L",),
+}
 """The figure of each map, and its studies."""
 FEW = ("qccf", *SAME_SIZE, "principle, paper", "channel-allocate", "no-quantization")
+ROUNDS, CLIENTS = 100, 20
+"""Of the runs with few channels."""
 MOST_SHOWN = 60.0
 """Where the colours of a map end, in per cent."""
 
@@ -128,10 +134,9 @@ def draw_few_channels(recorded: Recorded, file: Path) -> None:
 
 
 def _per_upload(columns: Columns, name: str) -> np.ndarray:
-    rounds, clients = 100, 20
-    arrived = column(columns, name, "participation") * rounds * clients
-    late = name == "no-quantization"  # all of its uploads miss the deadline, and it is exempt from it
-    return 1e3 * column(columns, name, "energy_j") / np.where(arrived > 0.0, arrived, np.nan if not late else 1.0)
+    """Millijoules per upload that counts. Those of no-quantization are all late and count, because it is exempt."""
+    counted = column(columns, name, "participation")
+    return 1e3 * column(columns, name, "energy_j") / (ROUNDS * CLIENTS * np.where(counted > 0.0, counted, np.nan))
 
 
 def _fairness(columns: Columns, name: str) -> np.ndarray:

@@ -27,6 +27,7 @@ from qccf.learning.aggregation.registry import AGGREGATION_RULES
 from qccf.learning.server.registry import SERVER_OPTIMIZERS
 from qccf.policies.registry import POLICIES
 from qccf.quantization.registry import CODECS
+from qccf.rounds.claims import NEVER
 from qccf.rounds.ledger import CHARGES, MEASURED, STATISTICS, Ledger
 from qccf.rounds.packed_table import Columns, PackedTable
 from qccf.rounds.round import ServerState
@@ -213,7 +214,7 @@ def _require_sound(state: ServerState, ledger: Ledger) -> None:
             _require_array(one.name, values, "f", (count, *values.shape[1:]))
             _require(np.isfinite(values).all() and (values >= 0.0).all(), f"{one.name} is not finite, or below 0")
     _require_array("doubts", state.doubts, "i", (count,))
-    _require((state.doubts >= 0).all(), "doubts are below 0")
+    _require((state.doubts >= NEVER).all(), f"doubts are below {NEVER}")
     if state.batteries_j is not None:
         _require_array("batteries_j", state.batteries_j, "f", (count,))
     _require(state.batteries_j is not None or "battery_j" not in ledger.clients, "its batteries are missing")
