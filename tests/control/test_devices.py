@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from qccf.control import scale_free
 from qccf.control.bits_closed_form import ClosedFormPairs
 from qccf.control.bits_exact import ExactPairs, useful_levels
 from qccf.control.channels_assignment import solve_assignment
@@ -14,11 +15,12 @@ from qccf.control.problem import RoundProblem, objective
 from qccf.control.scale_free import ScaleFreeProblem, serve
 from qccf.control.solve import solve_round
 from qccf.control.turns import usable_pairs, whose_turn
-from qccf.core.contracts import PER_CLIENT, STEPS, Constants
+from qccf.core.contracts import PER_CLIENT, STEPS, Constants, Observation
 from qccf.core.errors import ConfigError
 from qccf.devices import cost
 from support.problems import (
     CONSTANTS,
+    equal_statistics,
     mixed_constants,
     random_links,
     random_problem,
@@ -144,6 +146,26 @@ def test_the_end_of_a_round_is_decided_where_resting_is_charged(steps):
         assert certificate.objective == pytest.approx(100.0 * settled.energy_j.sum() + errors, rel=1e-9)
         earlier += settled.latency_s.max() < 0.9 * constants.deadline_s
     assert earlier > 3
+
+
+def test_the_search_for_the_end_stops_where_it_cannot_save_half_a_percent(monkeypatch):
+    """1,000 samples: 2e6 cycles and three bits cost millijoules in at most 20 ms, so 10 mW of rest are worth a try."""
+    tried_s = []
+
+    def recorded(problem, end_s):
+        tried_s.append(end_s)
+        return served_by(problem, end_s)
+
+    served_by = scale_free._served_by
+    monkeypatch.setattr(scale_free, "_served_by", recorded)
+    seen = Observation(np.array([[1e8]]), equal_statistics(1e3, weight_range=0.5))
+    for idle_power_w, least, most in ((1e-5, 1, 1), (1e-2, 2, 20)):
+        constants = replace(CONSTANTS, idle_power_w=idle_power_w)
+        certificate = serve(ScaleFreeProblem(seen, constants, energy_price=1000.0, error_price=3e-4)).certificate
+        assert tried_s[0] == constants.deadline_s
+        assert least <= len(tried_s) <= most
+        assert certificate.lower_bound >= certificate.objective * (1.0 - scale_free.END_GAP)
+        tried_s.clear()
 
 
 @pytest.mark.parametrize("steps", [False, True])
