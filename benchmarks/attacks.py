@@ -58,8 +58,10 @@ ATTACKS: Mapping[str, Changes] = {
     "sign flip × 10": {"attack.kind": "sign-flip", "attack.sign_flip.scale": 10.0},
     "sign flip × 3": {"attack.kind": "sign-flip", "attack.sign_flip.scale": 3.0},
     "label flip": {"attack.kind": "label-flip"},
+    "noise × 5": {"attack.kind": "noise", "attack.noise.scale": 5.0},
+    "lying statistics": {"attack.kind": "lying-statistics"},
 }
-"""The clipped mean clips an update above 6 usual lengths, and the third in a row above 3."""
+"""The clipped mean clips an update above 6 usual lengths, and the third one above 3."""
 
 COUNTS = (0, 1, 2, 3)
 NOBODY = "nobody"

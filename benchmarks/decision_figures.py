@@ -127,8 +127,9 @@ def draw_few_channels(recorded: Recorded, file: Path) -> None:
         axes.set_xticks(list(by_channels))
         axes.set_xlabel(f"channels for 20 clients ({counted} cells)")
         axes.set_ylabel(label)
-    panels[0].set_yscale("log")
-    panels[1].legend(frameon=False, fontsize=7)
+    panels[0].set_ylim(bottom=0.0)
+    panels[1].set_ylim(0.0, 1.05)
+    panels[1].legend(frameon=False, fontsize=7, loc="lower right")
     figure.savefig(file, dpi=120)
     plt.close(figure)
 

@@ -27,6 +27,7 @@ from qccf.core.correlation import relation
 from qccf.core.errors import QccfError
 from qccf.core.files import write_text_whole
 from qccf.policies.qccf import Qccf
+from qccf.rounds.health import jain_index
 from qccf.rounds.run import Run
 from qccf.rounds.setup import build_policy
 from qccf.rounds.sources import statistics_source
@@ -139,7 +140,7 @@ def measures(run: Run) -> dict[str, float]:
         "error": float(np.nanmean(errors)) if np.isfinite(errors).any() else float("nan"),
         "late": run.missed_share(),
         "participation": float(run.by_round("arrived").mean()),
-        "fairness": float(run.summary.get("jain_index") or float("nan")),
+        "fairness": jain_index(run.by_round("participated").sum(axis=0).astype(float)) or float("nan"),
         "round_s": float(run.round_columns["latency_s"].mean()),
         "bits_round": relation(np.asarray(run.round_columns["round"], dtype=float), run.mean_bits),
         "bits_size": float(run.summary["bits_size_correlation"] or 0.0),

@@ -2,8 +2,8 @@
 
 A SuperLink with TLS and five SuperNodes with keys, each message a process of its own. The clients move a small model
 towards targets of their own. Each case is one run; the honest run comes first. A case is survived if the run finishes,
-the honest clients take part as often as in the honest run but for one round, and the model is at most twice as far from
-the honest run's model as that run has moved in its last round.
+the honest clients take part as often as in the honest run but for one round, and the model is at most two steps away
+from the honest run's model (six where the client may count as four). A step is what that run moved in its last round.
 
 Run: python -m benchmarks.hostile_nodes [--only update,fail] [--rounds 5]
 """
@@ -41,6 +41,8 @@ class Case(NamedTuple):
     warning: str = ""
     settings: str = ""
     act: Callable[[Loopback, Path, Callable[[], Any]], None] | None = None
+    most_steps: float = 2.0
+    """How far the model may be from the honest run's."""
 
 
 def second_node(federation: Loopback, _: Path, __: Callable[[], Any]) -> None:
@@ -63,7 +65,12 @@ CASES = {
     "update": Case("an update × 100, once", f"{LIAR}:1:update=100", "was too long and is clipped"),
     "diverge": Case("an update × 10⁶, once", f"{LIAR}:1:update=1e6", "was too long and is clipped"),
     "always": Case("an update × 100, in every round", f"{LIAR}:*:update=100", "was too long and is clipped"),
-    "size": Case("1,600 samples instead of 140, from the start", f"{LIAR}:*:num-examples=1600", "states 1600 samples"),
+    "size": Case(  # it counts as four clients of five plus three, as a client with so much data would
+        "1,600 samples instead of 140, from the start",
+        f"{LIAR}:*:num-examples=1600",
+        "states 1600 samples",
+        most_steps=6.0,
+    ),
     "sizes": Case("10⁹ samples, in round 2", f"{LIAR}:1:num-examples=1e9", "reported 1000000000 samples"),
     "error": Case("error-scale = 10³⁰, once", f"{LIAR}:1:error-scale=1e30", "reported error_scale = 1e+30"),
     "error-paper": Case(
@@ -135,7 +142,7 @@ def judged(case: Case, one: Result, honest: Result) -> tuple[str, str]:
     faults = []
     if lost.max() > 1.0:
         faults.append(f"an honest client lost {lost.max():.0f} rounds")
-    if not away <= 2.0:
+    if not away <= case.most_steps:
         faults.append("the model is too far away")
     if case.warning not in one.log:
         faults.append(f"the log does not say {case.warning!r}")
