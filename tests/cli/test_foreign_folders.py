@@ -186,6 +186,9 @@ def put(key: str, value: object) -> Callable[[dict], dict]:
     return lambda tree: {**tree, key: value}
 
 
+PRIVACY = {"delta": 1e-5, "uploads": 3, "epsilon_server": 1.0, "epsilon_models": 2, "epsilon_models_unknown": ""}
+
+
 @pytest.mark.parametrize(
     "changed",
     [
@@ -193,6 +196,15 @@ def put(key: str, value: object) -> Callable[[dict], dict]:
         lambda _: {},
         put("health", [{"kind": 1}]),
         put("health", 7),
+        put("health", [{"kind": "x", "message": 3}]),
+        put("health", [{"kind": ["x"], "message": "x"}]),
+        put("privacy", {"delta": "x"}),
+        put("privacy", PRIVACY | {"delta": "x"}),
+        put("privacy", PRIVACY | {"uploads": None}),
+        put("privacy", PRIVACY | {"epsilon_server": "<b>"}),
+        put("privacy", PRIVACY | {"epsilon_models": [1]}),
+        put("privacy", PRIVACY | {"epsilon_models": None, "epsilon_models_unknown": 3}),
+        put("privacy", 3),
         put("packages", [1]),
         put("rounds", "many"),
         put("energy_j", "much"),
@@ -228,3 +240,11 @@ def test_notes_of_any_content(theirs: Path, notes: bytes, capsys) -> None:
     (theirs / "diagnosis.md").write_bytes(notes)
     assert main(["report", "theirs"]) in (0, 2)
     assert "fault in qccf" not in capsys.readouterr().err
+
+
+def test_the_privacy_of_a_summary_is_shown_if_it_has_the_right_types(theirs: Path) -> None:
+    summary = json.loads((theirs / "summary.json").read_text()) | {"privacy": PRIVACY, "version": "0.1.0"}
+    del summary["digests"]
+    (theirs / "summary.json").write_text(json.dumps(summary))
+    assert main(["report", "theirs"]) == 0
+    assert "ε = 1 at δ = 1e-05 against the server" in (theirs / "report.html").read_text()

@@ -99,8 +99,68 @@ def test_a_report_is_made_from_a_record(runs: dict[str, Run], tmp_path: Path, ca
 
 
 def test_a_file_that_is_no_record_is_refused(tmp_path: Path) -> None:
-    for text in ("no json", "[]", '{"format": 99, "scenarios": {}, "runs": {}}'):
+    for text in (
+        "no json", "[]", '{"format": 99, "scenarios": {}, "runs": {}}', '{"format": 1, "scenarios": {}, "runs": [1]}',
+        '{"format": 1, "scenarios": {}, "runs": {"a": 3}}', '{"format": 1, "scenarios": {"x": 3}, "runs": {}}',
+        "[" * 100_000,
+    ):  # fmt: skip
         (tmp_path / "records.json").write_text(text)
         with pytest.raises(RunFolderError, match=r"records\.json holds no records"):
             RunRecords(tmp_path / "records.json")
     assert len(RunRecords(tmp_path / "missing.json")) == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scenario": "another"},
+        {"scenario": ["a"]},
+        {"policy": 3},
+        {"seed": "x"},
+        {"bits": ["?"]},
+        {"bits": []},
+        {"bits": [""]},
+        {"bits": 3},
+        {"bits": ["1"]},
+        {"missed": ["0"]},
+        {"lost": [3]},
+        {"sizes": ["x"] * 5},
+        {"sizes": [1]},
+        {"sizes": [10**30] * 5},
+        {"energy_j": None},
+        {"energy_j": [0.1]},
+        {"test_accuracy": ["x"] * 8},
+        {"summary": None},
+        {"summary": {"health": [{"kind": "x", "message": 3}]}},
+        {"summary": {"privacy": {"delta": "x"}}},
+        {"summary": {"energy_j": "much"}},
+    ],
+    ids=repr,
+)
+def test_a_record_of_any_content_ends_in_one_sentence(
+    runs: dict[str, Run], tmp_path: Path, change: dict, capsys: pytest.CaptureFixture
+) -> None:
+    file = tmp_path / "records.json"
+    records = RunRecords()
+    records.add("a", runs["a"])
+    records.write(file)
+    tree = json.loads(file.read_text())
+    tree["runs"]["a"] |= change
+    file.write_text(json.dumps(tree))
+    assert main(["report", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1, error
+    assert f"{file} holds no record of 'a' that this version can read: " in error
+
+
+@pytest.mark.parametrize("settings", [{}, {"policy": {}, "federation": {"num_clients": "x"}}, {"policy": 3}])
+def test_a_record_with_settings_of_any_content(runs: dict[str, Run], tmp_path: Path, settings: dict) -> None:
+    file = tmp_path / "records.json"
+    records = RunRecords()
+    records.add("a", runs["a"])
+    records.write(file)
+    tree = json.loads(file.read_text())
+    tree["scenarios"] = dict.fromkeys(tree["scenarios"], settings)
+    file.write_text(json.dumps(tree))
+    with pytest.raises(RunFolderError, match=r"records\.json holds no record of 'a' that this version can read"):
+        RunRecords(file).runs()

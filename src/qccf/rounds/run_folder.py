@@ -84,7 +84,7 @@ def read_run(folder: Path) -> Run:
         run = Run(
             read_scenario(folder), summary, tables[ROUNDS], tables[CLIENTS], tables.get(STATISTICS, {}), folder=folder
         )
-        _require_consistent(run)
+        require_consistent(run)
     except (OSError, ValueError, KeyError, TypeError, QccfError) as error:
         reason = str(error).rstrip(".")
         raise RunFolderError(f"{folder} holds no complete run: {reason}; resume it or leave it out.") from None
@@ -285,7 +285,7 @@ def _settings_digest(text: str) -> str:
     return digest(tree)
 
 
-def _require_consistent(run: Run) -> None:
+def require_consistent(run: Run) -> None:
     """Refuse tables and a summary that are not those of one run, wherever they come from."""
     rounds, clients = run.num_rounds, run.scenario.federation.num_clients
     lengths = {len(column) for column in run.round_columns.values()}
@@ -299,7 +299,15 @@ def _require_consistent(run: Run) -> None:
         kind = next((kind for kind, keys in _SUMMARY_KINDS.items() if key in keys), object)
         if not isinstance(value, kind) and value is not None:
             raise RunFolderError(f"{key} = {value!r} in {SUMMARY} is not of type {kind.__name__}")
-    _ = run.findings, run.accuracy, run.energy_j, run.mean_bits, run.client_columns["participated"]
+    for finding in run.findings:
+        if not isinstance(finding.kind, str) or not isinstance(finding.message, str):
+            raise RunFolderError(f"a finding in {SUMMARY} is not of texts")
+    privacy = run.summary.get("privacy")
+    if privacy is not None:
+        for key, kinds in _PRIVACY_KINDS.items():
+            if not isinstance(privacy[key], kinds):
+                raise RunFolderError(f"privacy.{key} = {privacy[key]!r} in {SUMMARY} is not of its type")
+    _ = run.accuracy, run.energy_j, run.mean_bits, run.client_columns["participated"]
 
 
 _SUMMARY_KINDS: dict[type, tuple[str, ...]] = {
@@ -310,8 +318,15 @@ _SUMMARY_KINDS: dict[type, tuple[str, ...]] = {
         "missed", "mean_latency_s", "error_ratio", "participation_ratio", "jain",
     ),
     list: ("health",),
-    dict: ("packages",),
+    dict: ("packages", "privacy"),
 }  # fmt: skip
+_PRIVACY_KINDS: dict[str, tuple[type, ...]] = {
+    "delta": (Real,),
+    "uploads": (int,),
+    "epsilon_server": (Real, type(None)),
+    "epsilon_models": (Real, type(None)),
+    "epsilon_models_unknown": (str,),
+}
 _ROUND_NUMBERS = ("round", "test_accuracy", "cumulative_energy_j", "mean_bits")
 _CLIENT_NUMBERS = ("dataset_size", "participated", "num_bits", "missed", "compute_energy_j", "upload_energy_j")
 

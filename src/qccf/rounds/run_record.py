@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from qccf.core.contracts import FloatArray, IntArray
-from qccf.core.errors import RunFolderError
+from qccf.core.errors import QccfError, RunFolderError
 from qccf.core.files import write_text_whole
 from qccf.rounds.packed_table import Columns
 from qccf.rounds.run import Run
+from qccf.rounds.run_folder import require_consistent
 from qccf.settings.loading import Scenario, digest, scenario_from_dict
 
 FORMAT = 1
@@ -27,11 +28,15 @@ BITS = ".123456789abcdefghijklmnopqrstuvwxyz"
 
 Record = dict[str, Any]
 
+UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, QccfError)
+"""What values of another type or shape end in."""
+
 
 class RunRecords:
     """The runs of one file by name. Scenarios are kept once for all policies and seeds."""
 
     def __init__(self, file: Path | None = None) -> None:
+        self._file = file
         self._scenarios: dict[str, dict[str, Any]] = {}
         self._runs: dict[str, Record] = {}
         if file is not None and file.exists():
@@ -40,7 +45,10 @@ class RunRecords:
                 if tree["format"] != FORMAT:
                     raise ValueError(f"format {tree['format']}")
                 self._scenarios, self._runs = tree["scenarios"], tree["runs"]
-            except (OSError, ValueError, KeyError, TypeError) as error:
+                for part in (self._scenarios, self._runs):
+                    if not isinstance(part, dict) or not all(isinstance(one, dict) for one in part.values()):
+                        raise TypeError("it has not one table for each run")
+            except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
                 raise RunFolderError(f"{file} holds no records of runs that this version can read: {error}.") from None
 
     def __contains__(self, name: str) -> bool:
@@ -61,11 +69,20 @@ class RunRecords:
         self._runs[name] = {"scenario": key, **own, **run_to_record(run)}
 
     def run(self, name: str) -> Run:
-        """The run of that name, as far as it was kept."""
+        """The run of that name, as far as it was kept. Refuses a record that is not of one run: files come from others."""
         record = self._runs[name]
-        tree = json.loads(json.dumps(self._scenarios[record["scenario"]]))
-        tree["policy"]["name"], tree["federation"]["seed"] = record["policy"], record["seed"]
-        return record_to_run(scenario_from_dict(tree), record)
+        try:
+            tree = json.loads(json.dumps(self._scenarios[record["scenario"]]))
+            tree["policy"]["name"], tree["federation"]["seed"] = record["policy"], record["seed"]
+            run = record_to_run(scenario_from_dict(tree), record)
+            require_consistent(run)
+        except UNREADABLE as error:
+            reason = str(error).rstrip(".") or type(error).__name__
+            raise RunFolderError(
+                f"{self._file} holds no record of {name!r} that this version can read: {reason}; record the run again, "
+                "or leave it out."
+            ) from None
+        return run
 
     def runs(self, names: Iterable[str] | None = None) -> list[Run]:
         return [self.run(name) for name in (self._runs if names is None else names)]
