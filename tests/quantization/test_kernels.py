@@ -6,8 +6,9 @@ import numba
 import numpy as np
 import pytest
 
+from qccf.quantization import kernels
 from qccf.quantization.entropy_kernels import round_to_symbols
-from qccf.quantization.kernels import NARROW_BITS, mixed_key, random_word, round_and_pack, unpack_and_add
+from qccf.quantization.kernels import CHUNK, NARROW_BITS, mixed_key, random_word, round_and_pack, unpack_and_add
 from qccf.quantization.wire import readonly
 from support.vectors import layered_vector
 
@@ -77,6 +78,47 @@ def test_kernels_equal_the_readable_version(num_bits: int, cuts: list[int]) -> N
         before = total.copy()
         unpack_and_add(readonly(packed), bounds, readonly(ranges), num_bits, 0.3, total)
         np.testing.assert_array_equal(total, (before + 0.3 * expected.astype(np.float64)).astype(dtype))
+
+
+def test_the_largest_magnitude_gets_the_top_index_with_every_random_number() -> None:
+    """Its fixed-point form is above the top by rounding, so the largest random numbers would carry it too far."""
+    top, count = 2**32 - 1, 2**21
+    value = np.float32(0.77)
+    scale = top * 2.0**20 / float(value)
+    assert float(value) * scale < top * 2.0**20
+    assert int(float(value) * (scale * (1.0 + 2.0**-51))) == (top << 20) + 2
+    assert (drawn(7, count) >= 1.0 - 2 * 2.0**-20).any()
+    values, bounds = np.full(count, value), np.array([0, count])
+    packed, total = np.empty(count * 33 // 8, dtype=np.uint8), np.zeros(count)
+    round_and_pack(readonly(values), readonly(values).view(np.int32), bounds, values[:1], 32, np.uint64(7), packed)
+    unpack_and_add(readonly(packed), bounds, readonly(values[:1]), 32, 1.0, total)
+    np.testing.assert_array_equal(total, float(value))
+
+
+def checked_load64(array: np.ndarray, place: int) -> np.uint64:
+    assert 0 <= place <= len(array) - 8
+    return np.uint64(int.from_bytes(array[place : place + 8].tobytes(), "little"))
+
+
+@pytest.mark.parametrize("num_bits", [3, 7, 15, 20])
+@pytest.mark.parametrize("count", [CHUNK - 1, CHUNK, CHUNK + 8])
+def test_packing_stays_inside_its_arrays(num_bits: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled loops check no index, so they run as Python here, which does."""
+    values = layered_vector([count])
+    bounds, ranges = np.array([0, count]), np.abs(values).max(keepdims=True)
+    size = (count * (num_bits + 1) + 7) // 8
+    given = (readonly(values), readonly(values).view(np.int32), bounds, ranges, num_bits, np.uint64(9))
+    compiled, packed = np.empty((2, size), dtype=np.uint8)
+    sums, total = np.zeros((2, count))
+    round_and_pack(*given, compiled)
+    unpack_and_add(readonly(compiled), bounds, readonly(ranges), num_bits, 1.0, sums)
+    for name in ("_copy", "_pack_pairs", "_pack_wide", "_unpack_pairs", "_unpack_wide"):
+        monkeypatch.setattr(kernels, name, getattr(kernels, name).py_func)
+    monkeypatch.setattr(kernels, "load64", checked_load64)
+    round_and_pack.py_func(*given, packed)
+    np.testing.assert_array_equal(packed, compiled)
+    unpack_and_add.py_func(readonly(packed), bounds, readonly(ranges), num_bits, 1.0, total)
+    np.testing.assert_array_equal(total, sums)
 
 
 @pytest.mark.parametrize("per_start", [256, 2**32])

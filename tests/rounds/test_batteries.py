@@ -91,7 +91,7 @@ def test_charges_and_factors():
     assert energy_factors(shares, 0.0) is None
     assert energy_factors(None, 1.0) is None
     assert energy_factors(shares, 1.0).tolist() == [4.0, 1.0, 1e6]
-    assert energy_factors(shares, 0.5)[0] == pytest.approx(2.0)
+    assert energy_factors(shares, 0.5) == pytest.approx([2.0, 1.0, 1e6])
 
 
 @pytest.mark.parametrize(
