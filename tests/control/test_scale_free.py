@@ -194,3 +194,15 @@ def test_useful_levels_with_power_as_a_decision_hold_every_optimum() -> None:
         table = problem.energy_costs(levels, rows, np.arange(3)) + (problem.level_costs[:, :, None] / problem.total**2)
         best = table.min(axis=1)
         np.testing.assert_allclose(ExactPairs(problem).costs(problem.total), best, rtol=1e-12)
+
+
+@pytest.mark.parametrize("adapt", [False, True])
+def test_a_slow_channel_more_takes_no_useful_level_away(adapt: bool) -> None:
+    """Of 1e8 b/s some bits are worth their energy, of 1e5 b/s none is."""
+    statistics = equal_statistics(1000.0, weight_range=0.5)
+    found = []
+    for rates_bps in ([1e8], [1e5], [1e8, 1e5]):
+        problem = ScaleFreeProblem(Observation(np.array([rates_bps]), statistics), CONSTANTS, 1000.0, 3e-4)
+        found.append(useful_levels(with_power(problem) if adapt else problem).tolist())
+    assert found[0] > found[1] == [1]
+    assert found[2] == found[0]
