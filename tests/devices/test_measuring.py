@@ -11,7 +11,7 @@ from qccf.core.errors import ConfigError, FrequencyError, MeterError
 from qccf.devices import cpufreq as module
 from qccf.devices.cpufreq import Cpufreq, stated_hz
 from qccf.devices.measured_profile import profile_of
-from qccf.devices.measuring import MOST_FREQUENCIES, Machine, Measurement, Trial, measure, this_machine
+from qccf.devices.measuring import MOST_FREQUENCIES, Machine, Measurement, Trial, _joined, measure, this_machine
 from qccf.devices.meters.protocol import CheckedMeter
 from qccf.devices.profile import profile_from_dict
 from tests.helpers.made_sysfs import add_cpufreq, write
@@ -245,6 +245,14 @@ def test_a_frequency_that_never_changes_is_one_frequency(tmp_path) -> None:
     assert any("cube of the frequency" in note for note in notes)
 
 
+def test_frequencies_within_a_percent_of_the_lowest_count_as_one() -> None:
+    machine = Machine(None, None, 1e9)
+    trials = [Trial(hertz, 0.1, None, SAMPLES, 1.0) for hertz in (1e9, 1.008e9, 1.012e9, 1.5e9)]
+    joined = _joined(trials, machine)
+    assert [trial.frequency_hz for trial in joined] == pytest.approx([1.004e9, 1.012e9, 1.5e9])
+    assert machine.notes == ["2 of the frequencies that were set ran at 1000 MHz and count as one."]
+
+
 @pytest.mark.parametrize("content", [None, "<unknown>", "0"])
 def test_without_a_current_frequency_the_one_that_was_set_is_taken(tmp_path, content: str | None) -> None:
     group = add_cpufreq(tmp_path)
@@ -272,6 +280,15 @@ def test_without_a_current_frequency_and_permission_it_is_asked_for_at_once(tmp_
     measured = measure(made.work, made.machine(stated_hz=1.2e9), seconds=0.5, show=quiet)
     assert [trial.frequency_hz for trial in measured.trials] == [1.2e9]
     assert this_machine(tmp_path, None, 1.2e9).frequency_hz() == 1.2e9
+
+
+def test_a_cpu_with_one_frequency_is_measured_at_it(tmp_path) -> None:
+    add_cpufreq(tmp_path, steps_khz=(800_000,))
+    made = MadeMachine(tmp_path)
+    measured = measure(made.work, made.machine(), seconds=0.5, show=quiet)
+    assert [trial.frequency_hz for trial in measured.trials] == [8e8]
+    assert measured.limits_hz == (8e8, 8e8)
+    assert not measured.notes
 
 
 class Workstation(MadeMachine):
@@ -330,6 +347,17 @@ def test_whatever_was_measured_a_profile_is_written() -> None:
     assert written == 3 * 3 * 3 * 3 * 2 * 2 * 2 * 2
 
 
+def test_a_source_says_what_was_measured_and_what_is_assumed() -> None:
+    measured = Measurement((Trial(1e9, 0.1, 2.0, 100, 1.0),), (5e8, 1.5e9), "made", 1.0, ())
+    source = profile_and_notes(measured)[0].sources["energy_coefficient"]
+    assert source == "measured with made: 2 W above rest at 1000 MHz; the cubic law is assumed"
+    later = profile_and_notes(replace(measured, meter=""))[0].sources["energy_coefficient"]
+    assert later.startswith("measured with a meter that failed later: 2 W")
+    without = replace(measured, meter="", trials=(replace(measured.trials[0], power_w=None),))
+    source = profile_and_notes(without)[0].sources["energy_coefficient"]
+    assert source == "assumed: 1 nJ per cycle and core at the highest frequency; no meter"
+
+
 class Stalled:
     def energy_j(self) -> float:
         return 7.0
@@ -366,6 +394,14 @@ class Resting(Backwards):
         return 3.0 * self.made.now_s
 
 
+class Extreme(Backwards):
+    """Shows the right power at rest, and 400 times what the work adds."""
+
+    def energy_j(self) -> float:
+        rest_j = IDLE_W * self.made.now_s
+        return rest_j + 400.0 * (self.made.joules - rest_j)
+
+
 @pytest.mark.parametrize(
     ("meter", "says"),
     [
@@ -374,6 +410,7 @@ class Resting(Backwards):
         (Vanishing, "unplugged"),
         (Failing, "meter 'made' fails: OSError: no answer"),
         (Resting, "3 W at work and 3 W at rest"),
+        (Extreme, "by meter 'made' the work adds 1.35e+03 W, above 1000 W"),
     ],
 )
 def test_a_meter_that_cannot_be_used_is_said_and_the_energy_assumed(tmp_path, meter, says: str) -> None:

@@ -142,3 +142,11 @@ def test_the_cheapest_rate_solves_its_equation() -> None:
     nats = power._cheapest_nats(ratios)
     np.testing.assert_allclose(nats * np.exp(nats) - np.expm1(nats), ratios, rtol=1e-9)
     assert power._cheapest_nats(np.array([1.0, 0.0])) == pytest.approx([1.0, 0.0])
+
+
+def test_operands_with_one_entry_are_those_of_all_clients() -> None:
+    bits, rates_bps, cycles = np.array([[1e5], [4e5], [9e5]]), np.array([[3e7, 1e8]]), np.array([[2e6]])
+    c = constants(circuit_power_w=0.02)
+    found_s = power.best_upload_s(bits, rates_bps, cycles, c)
+    alone_s = [[float(power.best_upload_s(b, r, 2e6, c)) for r in rates_bps[0]] for b in bits[:, 0]]
+    np.testing.assert_allclose(found_s, alone_s, rtol=1e-9)
