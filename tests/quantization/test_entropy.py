@@ -182,3 +182,18 @@ def test_bad_streams_are_refused() -> None:
     refused(payload[:16] + struct.pack("<f", np.nan) + payload[20:], errors.RangeError, "nan")
     assert payload[-1] < 128, "the last byte has unused bits"
     refused(payload[:-1] + bytes([payload[-1] | 0x80]), errors.PaddingError, "unused bits")
+
+
+def test_the_longest_possible_body_is_read_and_a_longer_one_is_not() -> None:
+    """10 bytes of scale and counts, 40 symbols, and of 300 values 24 + 4 bits each: 1,050 bytes, 8 of two words, 1."""
+    payload = prepared()[1]
+    refused(payload[:COUNTS_AT] + bytes(1109 - 4), errors.TableError, "0 symbols, but 1 to 40")
+    refused(payload[:COUNTS_AT] + bytes(1110 - 4), errors.TrailingBytesError, "at most 1,109 are possible")
+
+
+def test_as_many_symbols_as_possible_are_read() -> None:
+    codec, payload, _, _ = prepared()
+    table = np.array([0] + [ABSENT] * 38 + [0], dtype=np.uint8)
+    words = coded(np.zeros(300, dtype=np.int32), table)
+    body = struct.pack("<IH", len(words), 40) + table.tobytes() + words.astype("<u4").tobytes()
+    assert not codec.decode(with_right_checksum(payload[:COUNTS_AT] + body), 3).any()
