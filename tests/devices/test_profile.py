@@ -7,7 +7,7 @@ import pytest
 import tomli_w
 
 from qccf.core.errors import ConfigError
-from qccf.devices.profile import FIGURES, profile_from_dict, read_profile, require_figure
+from qccf.devices.profile import FIGURES, checked_steps, profile_from_dict, read_profile, require_figure
 from qccf.devices.profiles.registry import PROFILES, find_profile
 
 FEMNIST_FLOPS = 65e6
@@ -89,6 +89,7 @@ def test_steps_state_the_limits():
         ({"energy_coefficient": 1e-24}, "power of 3375 W"),
         ({"energy_coefficient": None}, "energy_coefficient is missing"),
         ({"transmit_power_w": 23.0}, "transmit_power_w = 23 is out of range"),
+        ({"transmit_power_w": 14.0}, "transmit_power_w = 14 is out of range: it must be from 1e-06 to 10"),
         ({"flops_per_cycle": "many"}, "is not a number"),
         ({"flops_per_cycle": True}, "is not a number"),
         ({"idle_power_w": math.nan}, "is not a number"),
@@ -120,6 +121,14 @@ def test_absurd_steps_are_refused(steps, words):
     no_law = dict.fromkeys(["energy_coefficient", "frequency_min_hz", "frequency_max_hz"])
     with pytest.raises(ConfigError, match=words):
         profile_from_dict(_changed(steps=steps, **no_law), "board")
+
+
+def test_the_limits_of_steps_are_allowed_and_nothing_beyond():
+    """From 1 MHz to 100 GHz, and from a microwatt to a kilowatt."""
+    assert checked_steps([[1e6, 1e-6], [1e11, 1e3]]) == ((1e6, 1e-6), (1e11, 1e3))
+    for step in ([9.9e5, 1.0], [1.01e11, 1.0], [1e9, 9.9e-7], [1e9, 1001.0]):
+        with pytest.raises(ConfigError, match="of a step: it must be a number from"):
+            checked_steps([step])
 
 
 def test_every_figure_needs_a_source():
