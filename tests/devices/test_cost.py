@@ -52,6 +52,13 @@ def test_settle_uses_measured_payload_sizes() -> None:
     assert late.missed.tolist() == [True, False, False]
 
 
+def test_only_a_rounding_error_beyond_the_deadline_is_in_time() -> None:
+    """12 ms of training and 8 ms of uploading, longer by a share of the deadline of 20 ms."""
+    for share, late in ((-1e-10, False), (1e-10, False), (1e-8, True)):
+        outcome = cost.settle(decision(3, 2e8), observation(986_392 / (0.008 + 0.02 * share)), CONSTANTS)
+        assert outcome.missed.tolist() == [late, False]
+
+
 def test_a_late_client_has_spent_all_its_energy() -> None:
     """At 1 GHz computing takes 2.4 ms and 24 mJ; the client then transmits for the remaining 17.6 ms."""
     outcome = cost.settle(decision(12, 1e9), observation(1e8), CONSTANTS)
