@@ -150,3 +150,12 @@ def test_operands_with_one_entry_are_those_of_all_clients() -> None:
     found_s = power.best_upload_s(bits, rates_bps, cycles, c)
     alone_s = [[float(power.best_upload_s(b, r, 2e6, c)) for r in rates_bps[0]] for b in bits[:, 0]]
     np.testing.assert_allclose(found_s, alone_s, rtol=1e-9)
+
+
+def test_the_search_for_the_best_time_ends_within_its_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compared with the same search until nothing moves."""
+    c = constants(circuit_power_w=0.02)
+    uploads = drawn(np.random.default_rng(3), 20_000, c)
+    found_s = power.best_upload_s(*uploads, c)
+    monkeypatch.setattr(power, "LAST_NEWTON_STEP", 1e-13)
+    np.testing.assert_allclose(found_s, power.best_upload_s(*uploads, c), rtol=power.PRECISION)
