@@ -5,9 +5,10 @@ import pytest
 
 from qccf.core.errors import DivergedError, ServerOptimizerError
 from qccf.learning.aggregation.mean import Mean
+from qccf.learning.aggregation.protocol import Combined
 from qccf.learning.server.average import Average
 from qccf.learning.server.fedexp import FedExP
-from qccf.rounds.aggregation import Aggregator, Arrivals
+from qccf.rounds.aggregation import Aggregator, Arrivals, checked_combined, checked_model
 from tests.rounds.test_uplink import PREVIOUS, both_uploads, decision
 
 SIZES = np.array([100.0, 50.0, 300.0])
@@ -69,6 +70,21 @@ def test_buffers_are_averaged_and_the_optimizer_does_not_see_them() -> None:
     arrivals = Arrivals(uploads, SIZES, decision(raw=True), codec, PREVIOUS, 1)
     model, _ = aggregated(FedExP(epsilon=1e-12), {}, arrivals)
     np.testing.assert_allclose(model, [9.0 + 2.0 * 1.0, -6.0], atol=1e-5)
+
+
+def test_the_largest_value_of_a_model_is_that_of_a_32_bit_float() -> None:
+    codec, uploads = both_uploads("update")
+    arrivals, largest = Arrivals(uploads, SIZES, decision(), codec, PREVIOUS, 2), float(np.finfo(np.float32).max)
+    for value in (largest, -largest):
+        combined = Combined(np.array([0.0, value]), np.ones(2), lambda: 1.0)
+        assert checked_combined(combined, arrivals, Mean()) is combined
+        assert checked_model(combined.model, 2, Average()) is combined.model
+    for value in (np.nextafter(largest, np.inf), -np.inf, np.nan):
+        beyond = Combined(np.array([0.0, value]), np.ones(2), lambda: 1.0)
+        with pytest.raises(DivergedError, match="aggregation rule 'Mean' made values that are not finite"):
+            checked_combined(beyond, arrivals, Mean())
+        with pytest.raises(DivergedError, match="server optimizer 'Average' made values that are not finite"):
+            checked_model(beyond.model, 2, Average())
 
 
 class Broken:

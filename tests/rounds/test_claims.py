@@ -232,6 +232,9 @@ def test_what_stands_for_absent_clients_is_no_vote() -> None:
     first = first_statistics(known, np.arange(10) < 2, RULES)
     quiet = next_statistics(first.statistics, first.statistics, np.array([1]), first.doubts, RULES)
     assert quiet.doubts.tolist() == first.doubts.tolist(), "two clients still cannot tell"
+    higher = with_value(first.statistics, "gradient_norms_sq", 1, 1000.0)
+    either = next_statistics(first.statistics, higher, np.array([1]), first.doubts, RULES)
+    assert (either.statistics.gradient_norms_sq[1], either.warnings) == (1000.0, []), "it is not judged yet"
     high = with_value(first.statistics, "gradient_norms_sq", 5, 1000.0)
     alone = next_statistics(first.statistics, high, np.array([5]), first.doubts, RULES)
     assert alone.doubts[5] == 1, "two others have reported"
@@ -246,6 +249,10 @@ def test_a_loss_far_beyond_the_others_is_ignored() -> None:
         np.testing.assert_array_equal(believed, [1.0, 2.0, np.nan, np.nan, 1.5])
         assert len(said) == 1
     assert np.array_equal(claims.believed_losses(np.array([1.0, 1e30]), RULES)[0], [1.0, 1e30])
+    late = claims.believed_losses(np.array([0.01, 0.02, 30.0]), RULES)[0]
+    np.testing.assert_array_equal(late, [0.01, 0.02, np.nan], "losses far below 1 limit the others, too")
+    exact = np.array([0.0, 0.0, 30.0])
+    assert np.array_equal(claims.believed_losses(exact, RULES)[0], exact), "losses of 0 limit nothing"
 
 
 def test_a_dataset_size_is_limited_by_the_others_or_announced() -> None:

@@ -1,10 +1,13 @@
 """Who can never upload, and why."""
 
+import math
+
 import numpy as np
 import pytest
 
 from qccf.core.errors import ConfigError, InfeasibleError
-from qccf.rounds.feasibility import best_rates_bps, why_never
+from qccf.rounds.feasibility import _bandwidth_remedy, best_rates_bps, fitting_codecs, why_never
+from qccf.rounds.recordings import bundled_recording
 from qccf.rounds.world import build_world, draw_dataset_sizes, scenario_cell
 from qccf.settings.loading import load_scenario
 
@@ -53,6 +56,40 @@ def test_the_remedy_is_a_deadline_where_the_mean_client_cannot_even_train_in_tim
     needed_s = float(message.split("device.deadline_s = ")[-1].rstrip("."))
     assert 0.0024 < needed_s < 0.02
     build_world(scenario.replaced(device={"deadline_s": needed_s}), 0)
+
+
+def test_the_remedies_are_those_of_the_median_client() -> None:
+    """Between 300 m and 500 m half of the area is within √((300² + 500²)/2) = 412 m."""
+    scenario = load_scenario(
+        "femnist",
+        {"codec.name": "model", "cell.radius_m": 500.0, "cell.distance_min_m": 300.0, "radio.gain_db": -40.0},
+    )
+    with pytest.raises(InfeasibleError, match=r"for the median client \(412 m\) one of these is enough: ") as refused:
+        build_world(scenario, 0)
+    # By hand: the path loss of UMi in sight beyond its breakpoint of 144 m, with antennas 8.5 m apart in height, and
+    # Shannon's rate in 10 MHz with 0.2 W and noise of -174 dBm/Hz.
+    distance_m = math.hypot(math.sqrt(0.5 * (300.0**2 + 500.0**2)), 8.5)
+    loss_db = 32.4 + 40.0 * math.log10(distance_m) + 20.0 * math.log10(2.4) - 9.5 * math.log10(144.0**2 + 8.5**2)
+    needed_bps = (2 * 246_590 + 32) / (0.02 - 2 * 1000 * 1200 / 1e9)
+    needed_db = 10.0 * math.log10(2.0 ** (needed_bps / 1e7) - 1.0)
+    received_db = 10.0 * math.log10(200.0) - loss_db - (-174.0 + 70.0)
+    assert f", radio.gain_db = {math.ceil(needed_db - received_db)}, " in str(refused.value)
+
+
+def test_codecs_that_fit_are_those_whose_largest_recorded_upload_of_one_bit_fits() -> None:
+    scenario = load_scenario("femnist", {"codec.safety_margin": 0.1})
+    per_parameter = bundled_recording("femnist").codecs["update+entropy"].bits_per_parameter
+    room_bits = 1.1 * 246_590 * per_parameter[:, :, 0].max()
+    assert fitting_codecs(scenario, room_bits + 1.0) == ["sparse", "update+entropy", "model+entropy"]
+    assert fitting_codecs(scenario, room_bits - 1.0) == ["sparse", "model+entropy"]
+
+
+def test_a_bandwidth_of_resource_blocks_is_a_number_of_blocks() -> None:
+    """One block of numerology 1 has 12 subcarriers of 30 kHz: 360 kHz. There are at most 275."""
+    scenario = load_scenario("femnist", {"radio.resource_blocks": 4, "radio.numerology": 1})
+    assert _bandwidth_remedy(scenario, 1.5e6) == ["radio.resource_blocks = 5"]
+    assert _bandwidth_remedy(scenario, 275 * 360e3) == ["radio.resource_blocks = 275"]
+    assert _bandwidth_remedy(scenario, 275 * 360e3 + 1.0) == []
 
 
 @pytest.mark.parametrize(

@@ -21,17 +21,20 @@ def recorded(
     state: dict | None = None,
     frequency_hz: float = 1e9,
     constants: Constants = CONSTANTS,
+    rates_bps: np.ndarray = RATES_BPS,
+    rounds: int = 1,
     **more,
 ) -> Ledger:
     on = np.array(channels) >= 0
     decision = Decision(np.array(channels), np.array(num_bits), np.where(on, frequency_hz, 0.0), **more)
-    observation = Observation(RATES_BPS, STATISTICS)
+    observation = Observation(rates_bps, STATISTICS)
     outcome = settle(decision, observation, constants)
     ledger = Ledger()
-    ledger.record(
-        0, observation, decision, outcome, true_rates_bps=RATES_BPS, sizes_bits=np.full(4, np.nan),
-        policy_state=state or {}, constants=constants, accuracy=math.nan, loss=math.nan,
-    )  # fmt: skip
+    for index in range(rounds):
+        ledger.record(
+            index, observation, decision, outcome, true_rates_bps=rates_bps, sizes_bits=np.full(4, np.nan),
+            policy_state=state or {}, constants=constants, accuracy=math.nan, loss=math.nan,
+        )  # fmt: skip
     return ledger
 
 
@@ -79,6 +82,11 @@ def test_the_turn_of_a_client_is_its_share_of_the_channels() -> None:
     clients = recorded([0, 1, -1, -1], [1, 2, 0, 0]).tables()["clients"]
     assert clients["able"].tolist() == [True, True, True, False]
     assert clients["turn"].tolist() == pytest.approx([2 / 3, 2 / 3, 2 / 3, 0.0])
+    one_channel = np.array([[1e8], [1e6], [1e6], [1e6]])
+    alone = recorded([0, -1, -1, -1], [1, 0, 0, 0], rates_bps=one_channel).tables()["clients"]
+    assert alone["turn"].tolist() == [1.0, 0.0, 0.0, 0.0]
+    nobody = recorded([-1] * 4, [0] * 4, rates_bps=np.full((4, 1), 1e6)).tables()["clients"]
+    assert nobody["turn"].tolist() == [0.0] * 4
 
 
 def test_the_most_bits_of_a_participant_are_those_that_its_channel_carries() -> None:
@@ -104,3 +112,18 @@ def test_the_energy_of_a_round_adds_up_over_its_parts_and_clients(adapted: bool)
     assert columns["power_w"].tolist() == ([0.1, 0.15, 0.0, 0.0] if adapted else [0.2, 0.2, 0.0, 0.0])
     sent_s = columns["payload_bits"][:2] / columns["rate_bps"][:2]
     np.testing.assert_allclose(columns["upload_energy_j"][:2], (columns["power_w"][:2] + 0.02) * sent_s)
+
+
+def test_a_raw_upload_is_expected_to_have_32_bits_per_parameter_and_buffer() -> None:
+    raw = {"raw": True, "deadline_exempt": True, "constants": replace(CONSTANTS, num_buffers=10)}
+    clients = recorded([0, 1, -1, -1], [32, 32, 0, 0], **raw).tables()["clients"]
+    assert clients["expected_bits"].tolist() == [32.0 * 246_600, 32.0 * 246_600, 0.0, 0.0]
+    assert clients["payload_bits"].tolist() == clients["expected_bits"].tolist(), "nothing was sent in this test"
+
+
+def test_a_truncated_ledger_is_that_of_the_first_rounds() -> None:
+    ledger = recorded([0, 1, -1, -1], [1, 2, 0, 0], rounds=3)
+    ledger.truncate(2)
+    assert len(ledger) == 2
+    for name, rows in (("rounds", 2), ("clients", 8), ("statistics", 8)):
+        assert len(ledger.tables()[name]["round"]) == rows

@@ -91,6 +91,13 @@ def test_parts_are_the_whole_table_in_order(monkeypatch: pytest.MonkeyPatch) -> 
         assert joined.tobytes() == whole.tobytes()
 
 
+def test_parts_have_at_least_one_round_and_at_most_the_stated_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    for most, clients, expected in ((3, 1, [3, 2]), (3, 2, [1] * 5), (3, 4, [1] * 5), (8, 2, [4, 1])):
+        monkeypatch.setattr(packed_table, "PART_ROWS", most)
+        parts = packed(rounds_of(5, participants=1, clients=clients)).parts()
+        assert [len(part["round"]) // clients for part in parts] == expected
+
+
 def test_a_table_without_rounds_has_no_columns() -> None:
     table = PackedTable()
     assert (len(table), table.columns(), list(table.parts())) == (0, {}, [{}])

@@ -10,6 +10,7 @@ from scipy import optimize, stats
 from qccf.core.errors import ConfigError
 from qccf.learning.results import LocalResult, LocalStatistics
 from qccf.rounds.privacy import Privacy, check_privacy, client_privacy, privacy_sentence, privatised, unknown_for_models
+from qccf.rounds.setup import check_scenario
 from qccf.runtimes.simulator import simulate
 from qccf.settings.loading import load_scenario
 from tests.helpers.tiny import tiny_dataset, tiny_scenario
@@ -121,8 +122,9 @@ def test_without_noise_there_is_no_epsilon_and_off_is_off() -> None:
 def test_mistakes_get_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="noise_multiplier = 1 protects nobody with clip_norm = 0"):
         load_scenario("quick", ["privacy.noise_multiplier=1"])
-    with pytest.raises(ConfigError, match="64 buffer values, such as running averages"):
-        check_privacy(load_scenario("quick", [*ON]).replaced(learning={"num_buffers": 64}))
+    for check in (check_privacy, check_scenario):
+        with pytest.raises(ConfigError, match="64 buffer values, such as running averages"):
+            check(load_scenario("quick", [*ON]).replaced(learning={"num_buffers": 64}))
     real = builtins.__import__
 
     def without(name, *more):

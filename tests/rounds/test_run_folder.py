@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,15 @@ import pytest
 from qccf.core.errors import QccfError, RunFolderError
 from qccf.rounds import packed_table
 from qccf.rounds.run import Run
-from qccf.rounds.run_folder import is_finished, read_run
+from qccf.rounds.run_folder import (
+    _has_completed,
+    begin_run,
+    holds_results,
+    is_finished,
+    read_progress,
+    read_run,
+    write_run,
+)
 from qccf.runtimes.simulator import simulate
 from tests.helpers.tiny import tiny_dataset, tiny_scenario
 
@@ -174,3 +183,55 @@ def test_tables_have_page_checksums(folder: Path) -> None:
     (folder / "rounds.parquet").write_bytes(data)
     with pytest.raises(OSError, match=r"(?i)crc|checksum|deserialize"):
         pq.ParquetFile(folder / "rounds.parquet", page_checksum_verification=True).read()
+
+
+def test_a_run_has_completed_its_rounds_or_stopped_at_its_accuracy() -> None:
+    whole = {"finished": True, "rounds": 8, "stopped_at_accuracy": None}
+    stopped = {"finished": True, "rounds": 5, "stopped_at_accuracy": 0.4}
+    assert _has_completed(whole, 8, 0.0)
+    assert _has_completed(whole, 8, 0.4), "it never reached the accuracy"
+    assert not _has_completed(whole, 9, 0.0)
+    assert not _has_completed(whole, 9, 0.4)
+    assert _has_completed(stopped, 8, 0.4)
+    assert not _has_completed(stopped, 8, 0.0)
+    assert not _has_completed(stopped, 8, 0.5)
+    assert not _has_completed(stopped | {"finished": False}, 8, 0.4)
+    assert not _has_completed({}, 8, 0.0)
+    assert not _has_completed(stopped | {"stopped_at_accuracy": 0.0}, 8, 0.0), "0 is no accuracy to stop at"
+
+
+def test_one_file_of_results_is_enough_to_hold_results(tmp_path: Path) -> None:
+    assert not holds_results(tmp_path)
+    (tmp_path / "scenario.toml").touch()
+    assert not holds_results(tmp_path), "settings are no result"
+    for name in ("summary.json", "rounds.parquet", "clients.parquet"):
+        (tmp_path / name).touch()
+        assert holds_results(tmp_path)
+        (tmp_path / name).unlink()
+
+
+def test_the_progress_of_an_extended_run_without_a_newer_checkpoint_is_its_tables(folder: Path) -> None:
+    begin_run(folder, tiny_scenario(f"federation.rounds={ROUNDS + 1}"))
+    shutil.rmtree(folder / "checkpoints")
+    run = read_progress(folder)
+    assert (run.num_rounds, run.finished) == (ROUNDS, False)
+    (folder / "summary.json").unlink()
+    with pytest.raises(RunFolderError, match="has not completed a round yet: wait for its first checkpoint"):
+        read_progress(folder)
+
+
+def test_a_summary_that_cannot_be_read_is_refused_with_the_reason(folder: Path) -> None:
+    (folder / "summary.json").rename(folder.parent / "summary.json")
+    (folder / "summary.json").symlink_to(folder.parent / "summary.json")
+    with pytest.raises(RunFolderError, match=r"holds no complete run: .*summary\.json leads out of "):
+        read_run(folder)
+
+
+def test_statistics_that_are_not_known_come_back(folder: Path) -> None:
+    """An unknown number in a column with several values per row is null as well."""
+    run = read_run(folder)
+    rows = ROUNDS * run.scenario.federation.num_clients
+    errors = np.arange(2.0 * rows).reshape(rows, 2)
+    errors[3, 1] = np.nan
+    write_run(folder, replace(run, statistics_columns={"upload_errors": errors}))
+    np.testing.assert_array_equal(read_run(folder).statistics_columns["upload_errors"], errors)

@@ -69,9 +69,9 @@ def test_constant_and_trace_statistics(tmp_path: Path) -> None:
     assert set(constant.known(5).weight_ranges) == {0.7}
     assert set(constant.losses(5)) == {2.0}
     path = tmp_path / "trace.csv"
-    path.write_text("round,client,weight_range\n0,1,1.0\n10,1,2.0\n0,3,5.0\n")
+    path.write_text("round,client,weight_range\n0,1,1.0\n10,1,2.0\n0,3,5.0\n0,0,3.0\n0,9,4.0\n")
     traced = StatisticsModel(load_scenario("quick", ["statistics.model=trace", f"statistics.trace={path}"]), sizes)
-    assert traced.known(4).weight_ranges.tolist() == pytest.approx([0.4, 1.4, 0.4, 5.0] + [0.4] * 6)
+    assert traced.known(4).weight_ranges.tolist() == pytest.approx([3.0, 1.4, 0.4, 5.0] + [0.4] * 5 + [4.0])
     assert traced.known(99).weight_ranges[1] == 2.0
     bundled = StatisticsModel(
         load_scenario("femnist", ["statistics.model=trace", "statistics.trace=growing-weights"]), sizes
@@ -93,6 +93,8 @@ def test_constant_and_trace_statistics(tmp_path: Path) -> None:
         ("round,loss\n0,1\n0,2\n", "gives a round twice"),
         ("round,loss\n", "holds no values"),
         ("round,client,loss\n0,44,1\n", "names client 44"),
+        ("round,client,loss\n0,10,1\n", "names client 10, but there are clients 0 to 9"),
+        ("round,client,loss\n0,-1,1\n", "names client -1"),
         (f"round,loss\n0,{'1' * 200_000}\n", "is not a CSV file: field larger"),
     ],
 )

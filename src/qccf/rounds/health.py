@@ -301,7 +301,7 @@ def _empty_batteries(tables: _Tables) -> Iterable[Finding]:
     out = np.flatnonzero(empty[-1])
     if len(out):
         first = int(empty.any(axis=1).argmax())
-        weight = tables.scenario.control.battery_weight if tables.scale_free else 0.0
+        weight = tables.scenario.control.battery_weight
         spared = f"raise control.battery_weight = {weight:g} where channels are scarce, " if tables.scale_free else ""
         yield Finding(
             "empty-batteries",
