@@ -86,6 +86,16 @@ def test_limits_are_exact(subject) -> None:
             assert np.array_equal(getattr(first.statistics, field)[3], getattr(claimed, field)[3]) == believed
 
 
+def test_the_limits_are_those_of_the_table_in_docs_security() -> None:
+    assert {one.name: (one.first, one.later, one.least) for one in claims.SUBJECTS} == {
+        "gradient_norm_sq": (20.0, 100.0, 1e-3),
+        "gradient_variance": (20.0, 50.0, 0.0),
+        "error_scale": (20.0, 100.0, 0.0),
+        "upload_bits": (10.0, 10.0, 0.0),
+        "weight_range": (10.0, 10.0, 0.0),
+    }
+
+
 def test_a_gradient_norm_far_below_the_others_is_not_believed() -> None:
     known = honest()
     for value, believed in ((1.1e-3, True), (0.7e-3, False), (0.0, False)):
@@ -232,6 +242,10 @@ def test_what_stands_for_absent_clients_is_no_vote() -> None:
     first = first_statistics(known, np.arange(10) < 2, RULES)
     quiet = next_statistics(first.statistics, first.statistics, np.array([1]), first.doubts, RULES)
     assert quiet.doubts.tolist() == first.doubts.tolist(), "two clients still cannot tell"
+    wild = with_value(first.statistics, "gradient_norms_sq", 1, 1000.0)
+    believed = next_statistics(first.statistics, wild, np.array([1]), first.doubts, RULES)
+    assert believed.statistics.gradient_norms_sq[1] == 1000.0, "so what one of them says is believed"
+    assert believed.doubts.tolist() == first.doubts.tolist()
     higher = with_value(first.statistics, "gradient_norms_sq", 1, 1000.0)
     either = next_statistics(first.statistics, higher, np.array([1]), first.doubts, RULES)
     assert (either.statistics.gradient_norms_sq[1], either.warnings) == (1000.0, []), "it is not judged yet"
