@@ -4,17 +4,20 @@ outside, and whatever it says is shown as text."""
 import json
 import os
 import shutil
+import signal
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tomli_w
 
 from qccf.cli.main import main
 from qccf.core.errors import ConfigError, QccfError
 from qccf.core.registry import without_plugins
-from qccf.rounds.run_folder import read_run
+from qccf.rounds.run_folder import read_run, read_scenario, require_only_data
 from qccf.settings.loading import PLUGINS, load_scenario, own_names, with_settings
 from qccf.settings.reference import settings_reference
 from tests.helpers.tiny import tiny_arguments
@@ -248,3 +251,80 @@ def test_the_privacy_of_a_summary_is_shown_if_it_has_the_right_types(theirs: Pat
     (theirs / "summary.json").write_text(json.dumps(summary))
     assert main(["report", "theirs"]) == 0
     assert "ε = 1 at δ = 1e-05 against the server" in (theirs / "report.html").read_text()
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Fail instead of waiting for a pipe."""
+
+    def late(*_: object) -> None:
+        pytest.fail(f"it took more than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+FILE_SETTINGS = {"radio.trace": "csv", "devices.table": "csv", "devices.profile": "toml"}
+
+
+@pytest.mark.parametrize("setting", FILE_SETTINGS)
+@pytest.mark.parametrize("kind", ["pipe", "device", "file"])
+def test_a_report_opens_no_file_that_the_settings_name(theirs: Path, setting: str, kind: str, capsys) -> None:
+    path = Path(f"any.{FILE_SETTINGS[setting]}")
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.write_text("secret")
+    change_settings(theirs, **{setting.replace(".", "__"): str(path.resolve()) if kind != "device" else str(path)})
+    with within(30.0):
+        held = read_scenario(theirs)
+        assert main(["report", "theirs"]) in (0, 2)
+    assert "fault in qccf" not in capsys.readouterr().err
+    assert held.radio.trace_digest == held.devices.digest == ""
+    with pytest.raises(QccfError, match=rf"names a file \({setting} = .*\) without its checksum"):
+        require_only_data(theirs, held.replaced(learning={"model": "femnist-cnn"}))
+
+
+@pytest.mark.parametrize("setting", FILE_SETTINGS)
+def test_a_resumed_run_reads_no_pipe(theirs: Path, setting: str, capsys) -> None:
+    path = Path(f"pipe.{FILE_SETTINGS[setting]}")
+    os.mkfifo(path)
+    change_settings(theirs, **{setting.replace(".", "__"): str(path)})
+    with within(30.0):
+        assert main(["run", "--resume", "theirs", "--rounds", "4", "--trust"]) == 2
+    assert "cannot be read: it is not a regular file." in one_sentence(capsys)
+
+
+@pytest.mark.usefixtures("theirs")
+def test_a_run_is_resumed_with_its_own_trace_and_with_no_other(capsys) -> None:
+    rates_bps = np.random.default_rng(0).uniform(1e5, 4e5, (7, 5, 5))
+    np.savez("t.npz", rates_bps=rates_bps)
+    own = ["run", "femnist", *tiny_arguments("federation.rounds=2", "radio.trace=t.npz"), "--out", "own"]
+    assert main(own) == 0
+    held = read_scenario(Path("own"))
+    assert len(held.radio.trace_digest) == 64
+    require_only_data(Path("own"), held.replaced(learning={"model": "femnist-cnn"}))
+    assert main(["run", "--resume", "own", "--rounds", "3", "--trust"]) == 0
+    assert read_run(Path("own")).num_rounds == 3
+    assert read_scenario(Path("own")).radio.trace_digest == held.radio.trace_digest
+    np.savez("t.npz", rates_bps=rates_bps + 1.0)
+    capsys.readouterr()
+    assert main(["run", "--resume", "own", "--rounds", "4", "--trust"]) == 2
+    assert "is not the trace with which this run began" in one_sentence(capsys)
+    assert main(["report", "own"]) == 0
+
+
+def test_settings_of_a_folder_may_begin_with_a_preset(theirs: Path) -> None:
+    """What they state beside it is not compared with a table of clients, which would be opened."""
+    os.mkfifo("pipe.csv")
+    text = 'preset = "quick"\n[device]\nbattery_j = 5.0\n[devices]\ntable = "pipe.csv"\n'
+    (theirs / "scenario.toml").write_text(text)
+    with within(10.0):
+        assert read_scenario(theirs).device.battery_j == 5.0

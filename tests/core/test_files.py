@@ -8,7 +8,15 @@ import pytest
 
 from qccf.core import files
 from qccf.core.errors import FileError
-from qccf.core.files import PART, alone_in, read_inside, write_text_whole, write_whole
+from qccf.core.files import (
+    PART,
+    alone_in,
+    opened_regular,
+    read_inside,
+    require_regular,
+    write_text_whole,
+    write_whole,
+)
 
 
 def test_a_full_disk_is_one_sentence_and_leaves_the_file_before(tmp_path: Path) -> None:
@@ -82,3 +90,24 @@ def test_a_folder_without_permission_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="cannot be written to: Permission denied"), alone_in(tmp_path):
         pass
     tmp_path.chmod(0o700)
+
+
+def test_only_a_regular_file_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("file", "link"):
+        with opened_regular(tmp_path / name) as file:
+            assert file.read() == b"text"
+    for path in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(OSError, match="it is not a regular file"), opened_regular(path):
+            pass
+        with pytest.raises(OSError, match="it is not a regular file"):
+            require_regular(path)
+
+
+def test_a_pipe_that_takes_the_place_of_a_file_does_not_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setattr(files, "require_regular", lambda _: None)
+    with pytest.raises(OSError, match="it is not a regular file"), opened_regular(tmp_path / "pipe"):
+        pass

@@ -1,12 +1,14 @@
 """Devices in the settings: profiles, mixes and tables of clients, and what is refused."""
 
 import math
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from qccf.core.errors import ConfigError, InfeasibleError
+from qccf.devices.clients_table import files_digest
 from qccf.devices.fleet import mixed, shares_to_counts
 from qccf.devices.profiles.registry import PROFILES, find_profile
 from qccf.learning.models.flops import IMAGES, STORED, counted_flops
@@ -431,3 +433,13 @@ def test_rates_follow_each_clients_transmit_power(tmp_path):
         np.testing.assert_allclose(rates_bps[client], scenario_cell(alone, 0).round_rates_bps(0)[client])
         best = scenario_cell(alone, 0).best_rates_bps(1.0)[client]
         assert cell.best_rates_bps(1.0)[client] == pytest.approx(best)
+
+
+def test_only_regular_files_are_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    os.mkfifo(tmp_path / "pipe.toml")
+    (tmp_path / "zero.csv").symlink_to("/dev/zero")
+    for key, name in (("table", "pipe.csv"), ("table", "zero.csv"), ("profile", "pipe.toml")):
+        with pytest.raises(ConfigError, match=rf"{name}' cannot be read: it is not a regular file\."):
+            load_scenario("femnist", {f"devices.{key}": str(tmp_path / name)})
+    assert files_digest([str(tmp_path / "pipe.csv")]) == ""

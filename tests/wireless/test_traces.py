@@ -1,6 +1,7 @@
 """Traces in every form, what is refused, and that a trace belongs to the identity of a run."""
 
 import io
+import os
 import zipfile
 from pathlib import Path
 
@@ -322,3 +323,23 @@ def test_a_users_own_form(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         rates_bps(tmp_path / "one.txt", 3, f"radio.trace_form={__name__}:own_form"), np.full((CLIENTS, CHANNELS), 5e7)
     )
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "zero.npz").symlink_to("/dev/zero")
+    for name in ("pipe.csv", "zero.npz"):
+        chosen = scenario(tmp_path / name)
+        assert chosen.radio.trace_digest == ""
+        with pytest.raises(ConfigError, match=rf"{name}' cannot be read: it is not a regular file\."):
+            build_world(chosen, 0)
+
+
+def test_a_file_that_is_too_large_has_no_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = saved(tmp_path / "t.npz", rates_bps=RATES)
+    known = scenario(path)
+    assert known.radio.trace_digest
+    monkeypatch.setattr(limits, "MAX_BYTES", 100)
+    assert limits.trace_digest(str(path)) == ""
+    with pytest.raises(ConfigError, match="more than 100: cut it"):
+        build_world(known, 0)

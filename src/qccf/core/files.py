@@ -1,5 +1,6 @@
 """Files are written whole or not at all, by one process at a time, and read only where they belong."""
 
+import errno
 import fcntl
 import os
 import stat
@@ -17,6 +18,8 @@ LOCK = ".lock"
 PART = ".part-"
 """How the name of a file begins that is not yet whole. One that a killed process left is removed with the next lock."""
 
+
+NOT_REGULAR = "it is not a regular file"
 
 ASKED_S = 0.1
 """Longer than `is_held` takes to ask, for which it holds the lock itself."""
@@ -129,6 +132,22 @@ def write_text_whole(path: Path, text: str) -> None:
     write_whole(path, write)
 
 
+def require_regular(path: Path) -> None:
+    """Raise an `OSError` for a pipe, device or folder: reading it may block, never end, or change something."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, NOT_REGULAR)
+
+
+@contextmanager
+def opened_regular(path: Path) -> Iterator[BufferedReader]:
+    """A file, open to be read, with the refusal of `require_regular`."""
+    require_regular(path)
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # it has changed since
+            raise OSError(errno.EINVAL, NOT_REGULAR)
+        yield file
+
+
 @contextmanager
 def opened_inside(path: Path, folder: Path) -> Iterator[BufferedReader]:
     """A file of a folder, open to be read, with the refusals of `read_inside`."""
@@ -136,7 +155,7 @@ def opened_inside(path: Path, folder: Path) -> Iterator[BufferedReader]:
         require_inside(path, folder)
         if not stat.S_ISREG(path.stat().st_mode):
             raise FileError(f"{path} is not a file: remove it.")
-        with path.open("rb") as file:
+        with opened_regular(path) as file:
             yield file
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or error}.") from None

@@ -8,14 +8,17 @@ that is empty, leaves the figure to the profile. The first row is client 0.
 import csv
 import hashlib
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 from qccf.core.csv_tables import csv_table
 from qccf.core.errors import ConfigError
+from qccf.core.files import opened_regular, require_regular
 from qccf.core.suggest import hint
 from qccf.devices.profile import FIGURES, checked_steps, require_figure
 
@@ -46,6 +49,7 @@ def read_clients(path: str) -> ClientsTable:
     """Read and check a table of clients."""
     place = Path(path)
     try:
+        require_regular(place)
         stat = place.stat()
         if stat.st_size > MAX_BYTES:
             raise ConfigError(f"has {stat.st_size:,} bytes, more than {MAX_BYTES:,}: leave out columns.")
@@ -61,7 +65,9 @@ def files_digest(paths: Sequence[str]) -> str:
     total = hashlib.sha256()
     try:
         for path in paths:
-            with Path(path).open("rb") as file:
+            with opened_regular(Path(path)) as file:
+                if os.fstat(file.fileno()).st_size > MAX_BYTES:
+                    return ""  # it is refused where it is read
                 total.update(hashlib.file_digest(file, "sha256").digest())
     except OSError:
         return ""
@@ -139,7 +145,7 @@ def _pairs(cell: str) -> list[list[float]]:
 
 def _csv_rows(path: Path) -> tuple[list[str], list[list[str]]]:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with opened_regular(path) as opened, TextIOWrapper(opened, encoding="utf-8", newline="") as file:
             names, rows = csv_table(file)
     except (UnicodeDecodeError, csv.Error):
         raise ConfigError("it is not a CSV file in UTF-8.") from None
@@ -157,7 +163,7 @@ def _parquet_rows(path: Path) -> tuple[list[str], list[Any]]:
     except ImportError:
         raise ConfigError("it needs pyarrow to be read: pip install 'qccf[sim]', or write it as CSV.") from None
     try:
-        with parquet.ParquetFile(path) as file:
+        with opened_regular(path) as opened, parquet.ParquetFile(opened) as file:
             if file.metadata.num_rows > MAX_CLIENTS:
                 raise ConfigError(f"it has {file.metadata.num_rows:,} rows, more than {MAX_CLIENTS:,} clients.")
             names = [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]

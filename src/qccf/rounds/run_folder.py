@@ -210,12 +210,25 @@ def read_summary(folder: Path) -> dict[str, Any] | None:
 
 
 def require_only_data(folder: Path, held: Scenario) -> None:
-    """Refuse to resume a run whose settings name code, or from whose folder a link leads out where it would write."""
+    """Refuse to resume a run whose settings name code, or from whose folder a link leads out where it would write.
+
+    A trace and devices are read again to resume a run, if they are the files with which it began.
+    """
     for key, name in own_names(held).items():
         raise RunFolderError(
             f"{folder} names code ({key} = {name!r}), and resuming it would run that code: read it, then allow it with "
             "--trust."
         )
+    radio, devices = held.radio, held.devices
+    traces = [] if radio.trace_digest else [("radio.trace", radio.trace)]
+    profiles = [("devices.profile", devices.profile), *(("devices.mix", name) for name in devices.mix)]
+    tables = [("devices.table", devices.table), *(one for one in profiles if one[1].endswith(".toml"))]
+    for key, name in [*traces, *([] if devices.digest else tables)]:
+        if name:
+            raise RunFolderError(
+                f"{folder} names a file ({key} = {name!r}) without its checksum, and resuming it would read that file: "
+                "look at it, then allow it with --trust."
+            )
     for name in (CHECKPOINTS, FIGURES, "tensorboard", SCENARIO, SUMMARY):
         require_inside(folder / name, folder)
 

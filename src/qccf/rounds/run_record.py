@@ -69,12 +69,12 @@ class RunRecords:
         self._runs[name] = {"scenario": key, **own, **run_to_record(run)}
 
     def run(self, name: str) -> Run:
-        """The run of that name, as far as it was kept. Refuses a record that is not of one run: files come from others."""
+        """The run of that name, as far as it was kept. Files come from others, so anything else is refused."""
         record = self._runs[name]
         try:
             tree = json.loads(json.dumps(self._scenarios[record["scenario"]]))
             tree["policy"]["name"], tree["federation"]["seed"] = record["policy"], record["seed"]
-            run = record_to_run(scenario_from_dict(tree), record)
+            run = record_to_run(scenario_from_dict(tree, read_files=False), record)
             require_consistent(run)
         except UNREADABLE as error:
             reason = str(error).rstrip(".") or type(error).__name__

@@ -101,16 +101,18 @@ def load_scenario(
     """The scenario of a preset, a TOML file or another scenario, with some settings changed.
 
     Overrides are `{"section.key": value}`, or texts `section.key=value` that are applied in order. A file may begin
-    with `preset = "name"`: it then states only what differs from that preset. `renamed` accepts the keys of
-    version 0.1.
+    with `preset = "name"`: it then states only what differs from that preset. `renamed` is for the settings in the
+    folder of a run: it accepts the keys of version 0.1, and opens no file that they name.
     """
     tree = source.model_dump(exclude_unset=True) if isinstance(source, Scenario) else read_settings(source)
     if renamed:
         _rename(tree)
     changes = dict(overrides) if isinstance(overrides, Mapping) else dict(_parsed(override) for override in overrides)
-    scenario = scenario_from_dict(with_settings(tree, changes))
-    if not renamed:
-        check_devices(scenario)  # but a finished run is shown without its files
+    scenario = scenario_from_dict(with_settings(tree, changes), read_files=not renamed)
+    if renamed:  # a finished run is shown without its files, and they may be any of this machine
+        refuse_unused(scenario, changes)
+        return scenario
+    check_devices(scenario)
     refuse_unused(scenario, {**_stated_beside_a_preset(source), **changes})
     return scenario
 
@@ -202,13 +204,19 @@ def _rename(tree: dict[str, Any]) -> None:
             place_setting(tree, new, tree[section].pop(key))
 
 
-def scenario_from_dict(tree: Mapping[str, Any]) -> Scenario:
-    """Validate a tree of sections as TOML gives it."""
+def scenario_from_dict(tree: Mapping[str, Any], *, read_files: bool = True) -> Scenario:
+    """Validate a tree of sections as TOML gives it.
+
+    A trace and devices are known by the digests of their files, which are computed here if the tree does not state
+    them. Without `read_files` no file is opened: settings that somebody else wrote may name any.
+    """
     try:
         scenario = Scenario.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(_sentence(error)) from None
     radio, devices = scenario.radio, scenario.devices
+    if not read_files:
+        return scenario
     if radio.trace and not radio.trace_digest:  # it is part of the run's identity: another file is another run
         scenario = scenario.replaced(radio={"trace_digest": trace_digest(radio.trace)})
     if not devices.is_papers:

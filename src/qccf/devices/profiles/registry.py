@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 from qccf.core.errors import ConfigError
+from qccf.core.files import require_regular
 from qccf.core.suggest import closest
 from qccf.devices.profile import Profile, profile_from_text, read_profile
 
@@ -29,6 +30,10 @@ def find_profile(name: str) -> Profile:
     if name in PROFILES:
         return _bundled(name)
     if name.endswith(".toml"):
+        try:
+            require_regular(Path(name))
+        except OSError as error:
+            raise ConfigError(f"profile {name!r} cannot be read: {error.strerror or 'it is no file'}.") from None
         return read_profile(name)
     found = closest(name, PROFILES)
     meant = f" (did you mean {found!r}?)" if found else ""

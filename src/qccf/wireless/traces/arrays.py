@@ -8,6 +8,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from qccf.core.errors import TraceError
+from qccf.core.files import opened_regular
 from qccf.wireless.traces.trace import MAX_BYTES, require_count
 
 HEADERS: dict[tuple[int, int], Any] = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
@@ -17,9 +18,9 @@ def read_arrays(path: Path) -> dict[str, Any]:
     """All arrays of an .npz file by name, or the one of an .npy file under the file's name."""
     try:
         if path.suffix == ".npy":
-            with path.open("rb") as file:
+            with opened_regular(path) as file:
                 return {path.stem: _array(file, path.stat().st_size)}
-        with zipfile.ZipFile(path) as archive:
+        with opened_regular(path) as opened, zipfile.ZipFile(opened) as archive:
             members = archive.infolist()
             if sum(one.file_size for one in members) > MAX_BYTES:
                 raise TraceError(f"unpacks to more than {MAX_BYTES:,} bytes: cut it into smaller parts.")

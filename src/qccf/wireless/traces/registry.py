@@ -34,10 +34,10 @@ def load_trace(
     path = Path(name)
     reader = TRACE_FORMS.find(form)
     try:
-        if digest and trace_digest(name) not in ("", digest):
-            raise TraceError("is not the trace with which this run began (its content has changed): restore it.")
         for one in trace_files(path):
             require_size(one)
+        if digest and trace_digest(name) not in ("", digest):
+            raise TraceError("is not the trace with which this run began (its content has changed): restore it.")
         trace = reader(path, num_clients=num_clients, num_channels=num_channels)
         return checked_trace(trace, num_clients=num_clients, num_channels=num_channels, num_rounds=num_rounds, end=end)
     except TraceError as error:

@@ -6,6 +6,7 @@ has one row for every client, and for every channel if there is that column. An 
 """
 
 import csv
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from qccf.core.contracts import FloatArray
 from qccf.core.csv_tables import csv_table
 from qccf.core.errors import TraceError
+from qccf.core.files import opened_regular
 from qccf.core.units import db_to_linear
 from qccf.wireless.traces.arrays import read_arrays
 from qccf.wireless.traces.trace import Trace, require_count
@@ -91,7 +93,7 @@ def _index_column(name: str, column: Any) -> Any:
 
 def _csv_columns(path: Path) -> dict[str, list[str]]:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with opened_regular(path) as opened, TextIOWrapper(opened, encoding="utf-8", newline="") as file:
             names, rows = csv_table(file)
     except (UnicodeDecodeError, csv.Error):
         raise TraceError("is not a CSV file in UTF-8.") from None
@@ -110,7 +112,7 @@ def _parquet_columns(path: Path) -> dict[str, Any]:
     except ImportError:
         raise TraceError("needs pyarrow to be read: pip install 'qccf[sim]', or write it as CSV or NPZ.") from None
     try:
-        with parquet.ParquetFile(path) as file:
+        with opened_regular(path) as opened, parquet.ParquetFile(opened) as file:
             schema = file.schema_arrow
             names = [name for name in schema.names if not name.startswith(PANDAS_INDEX)]
             require_count(file.metadata.num_rows * len(names))

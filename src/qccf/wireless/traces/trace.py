@@ -10,6 +10,7 @@ import numpy as np
 
 from qccf.core.contracts import FloatArray
 from qccf.core.errors import TraceError
+from qccf.core.files import opened_regular, require_regular
 
 MAX_BYTES = 2**30
 MAX_TEXT_BYTES = 2**26
@@ -84,7 +85,8 @@ def checked_trace(trace: Trace, *, num_clients: int, num_channels: int, num_roun
 
 
 def require_size(path: Path) -> None:
-    """Refuse a file that is too large to be read."""
+    """Refuse a file that is too large to be read, and what is not a file."""
+    require_regular(path)
     size, most = path.stat().st_size, MAX_TEXT_BYTES if path.suffix == ".csv" else MAX_BYTES
     if size > most:
         remedy = "write it as Parquet or NPZ, or cut it" if path.suffix == ".csv" else "cut it into smaller parts"
@@ -106,8 +108,10 @@ def trace_digest(name: str) -> str:
     """SHA-256 of a trace's content, and of the names of its files if it is a folder; empty if it cannot be read."""
     try:
         files = trace_files(Path(name))
+        for one in files:
+            require_size(one)
         return _digest(tuple((str(one), one.stat().st_mtime_ns, one.stat().st_size) for one in files))
-    except OSError:
+    except (OSError, TraceError):
         return ""
 
 
@@ -115,7 +119,7 @@ def trace_digest(name: str) -> str:
 def _digest(files: tuple[Any, ...]) -> str:
     total = hashlib.sha256()
     for name, _, _ in files:
-        with Path(name).open("rb") as file:
+        with opened_regular(Path(name)) as file:
             own = hashlib.file_digest(file, "sha256").hexdigest()
         total.update(own.encode() if len(files) == 1 else f"{Path(name).name} {own}\n".encode())
     return total.hexdigest()

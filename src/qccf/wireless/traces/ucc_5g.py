@@ -11,6 +11,7 @@ link could carry: scale them, or use sessions with uploads.
 """
 
 import csv
+from io import TextIOWrapper
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from qccf.core.contracts import FloatArray
 from qccf.core.csv_tables import csv_table
 from qccf.core.errors import TraceError
+from qccf.core.files import opened_regular
 from qccf.wireless.traces.trace import Trace, require_count, trace_files
 
 NEEDED = ("Timestamp", "NetworkMode", "DL_bitrate", "UL_bitrate", "State")
@@ -39,7 +41,7 @@ def read_ucc_5g(path: Path, *, num_clients: int, num_channels: int) -> Trace:  #
 
 def _uplink_bps(path: Path) -> FloatArray:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with opened_regular(path) as opened, TextIOWrapper(opened, encoding="utf-8", newline="") as file:
             names, rows = csv_table(file)
     except (UnicodeDecodeError, csv.Error):
         raise TraceError(f"has {path.name}, which is not a CSV file in UTF-8.") from None
