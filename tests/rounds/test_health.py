@@ -351,6 +351,10 @@ def test_uploads_that_are_lost_because_their_channel_was_overrated() -> None:
     assert set(findings(None, lost | larger, *stale)) == {"optimistic-estimates"}, "not the codec's fault"
     outage = findings(None, lost | {"rate_bps": np.where(late, 0.0, 1e8)}, "radio.estimate_error_db=2")
     assert outage["optimistic-estimates"].endswith("at most 1% may: raise the deadline."), "no back-off is enough"
+    for worse_db, remedy in ((19.9, "raise radio.backoff_db from 0 to 20."), (20.1, "raise the deadline.")):
+        weaker = 1e7 * np.log2(1.0 + 1023.0 / 10.0 ** (worse_db / 10.0))
+        deep = findings(None, lost | {"rate_bps": np.where(late, weaker, 1e8)}, "radio.estimate_error_db=2")
+        assert deep["optimistic-estimates"].endswith(remedy), "a back-off of more than 20 dB leaves hardly any rate"
     old = findings(None, lost | {"rate_bps": np.where(late, 0.0, 1e8)}, "radio.estimate_age=1")
     assert old["optimistic-estimates"].endswith("raise the deadline, or lower radio.estimate_age = 1.")
     assert findings(None, {"rate_bps": 9e7}) == {}, "they arrived in time"

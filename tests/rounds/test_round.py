@@ -1,14 +1,20 @@
-"""Opening a round by hand."""
+"""The rules of a round, and opening one by hand."""
 
 from dataclasses import replace
 
 import numpy as np
 
 from qccf.core.contracts import Observation
-from qccf.rounds.round import open_round, state_at
+from qccf.rounds.round import RoundRules, open_round, state_at
 from qccf.runtimes.planner import planned_rules
 from qccf.settings.loading import load_scenario
 from support.problems import equal_statistics
+
+
+def test_clients_add_no_noise_unless_the_rules_say_so() -> None:
+    """Otherwise any change would count as not longer than usual."""
+    rules = planned_rules(load_scenario("femnist"))
+    assert not RoundRules(rules.policy, rules.codec, rules.constants, 0, 0.0).noisy
 
 
 def test_a_client_with_an_empty_battery_has_no_link() -> None:

@@ -40,6 +40,12 @@ def test_a_run_stopped_at_an_accuracy_if_it_finished_before_its_last_round() -> 
     assert summary(None, until, "federation.rounds=50", finished=False)["stopped_at_accuracy"] is None, "not yet"
 
 
+def test_a_summary_is_that_of_a_finished_training_unless_it_says_otherwise() -> None:
+    plain = run_summary(made_scenario(), *made_tables(PER_ROUND))
+    assert (plain["kind"], plain["finished"]) == ("train", True)
+    assert not summary(finished=False)["finished"]
+
+
 def test_mean_bits_of_a_summary_are_those_of_the_uploads() -> None:
     assert summary({"participated": K < 3, "num_bits": 1 + K})["mean_bits"] == pytest.approx(2.0)
     assert summary({"participated": False})["mean_bits"] is None

@@ -200,6 +200,13 @@ def test_a_run_has_completed_its_rounds_or_stopped_at_its_accuracy() -> None:
     assert not _has_completed(stopped | {"stopped_at_accuracy": 0.0}, 8, 0.0), "0 is no accuracy to stop at"
 
 
+def test_a_run_stopped_at_an_accuracy_is_finished_only_where_that_accuracy_is_asked_for(folder: Path) -> None:
+    run = read_run(folder)
+    write_run(folder, replace(run, summary=run.summary | {"stopped_at_accuracy": 1.0}))
+    assert is_finished(folder, 8, 1.0)
+    assert not is_finished(folder, 8)
+
+
 def test_one_file_of_results_is_enough_to_hold_results(tmp_path: Path) -> None:
     assert not holds_results(tmp_path)
     (tmp_path / "scenario.toml").touch()

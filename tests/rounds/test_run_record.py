@@ -1,6 +1,7 @@
 """Records of runs: what is kept equals the run, and the file is small and written whole."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from qccf.cli.main import main
 from qccf.core.errors import RunFolderError
 from qccf.paper.run_measures import bits_over_rounds, bits_over_sizes, rounds_to
 from qccf.rounds.run import Run
-from qccf.rounds.run_record import RunRecords
+from qccf.rounds.run_record import RunRecords, run_to_record
 from qccf.runtimes.simulator import simulate
 from tests.helpers.tiny import tiny_dataset, tiny_scenario
 
@@ -71,6 +72,15 @@ def test_the_measures_of_the_claims_are_the_same(runs: dict[str, Run], read: dic
         bits_over_rounds, bits_over_sizes,
     ):  # fmt: skip
         assert measure(ours) == pytest.approx(measure(theirs), rel=1e-5, nan_ok=True), measure
+
+
+def test_numbers_are_kept_with_few_digits(runs: dict[str, Run]) -> None:
+    """A third, to as many digits as figures and claims need."""
+    digits = {"energy_j": 7, "compute_energy_j": 7, "latency_s": 7, "train_loss": 5, "test_accuracy": 6, "test_loss": 5}
+    thirds = dict.fromkeys(digits, np.array([1.0 / 3.0, np.nan] * 4))
+    kept = run_to_record(replace(runs["a"], round_columns=runs["a"].round_columns | thirds))
+    for name, count in digits.items():
+        assert kept[name] == [float("0." + "3" * count), None] * 4
 
 
 def test_runs_that_differ_in_policy_and_seed_share_their_scenario(runs: dict[str, Run], tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The strategy, the mod and the meter with clients that do what they should."""
 
+import inspect
 import json
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from flwr.app import Array, ArrayRecord, Context, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MessageType, MetricRecord, RecordDict
 from flwr.superlink.grid import http_grid
 from torch.nn import functional
 
@@ -53,6 +54,13 @@ def test_a_users_own_app_trains() -> None:
     assert result.evaluate_metrics_serverapp[4]["loss"] == 0.25
     losses = strategy.ledger.tables()["clients"]["loss"].reshape(ROUNDS, 5)
     assert np.nanmean(losses[-1]) < np.nanmean(losses[0])
+
+
+def test_a_round_waits_for_an_hour_unless_start_says_otherwise() -> None:
+    strategy, grid = federation()
+    messages = strategy.configure_train(1, first_arrays(), ConfigRecord(), grid)
+    assert {message.metadata.ttl for message in messages} == {3600.0}
+    assert inspect.signature(strategy.start).parameters["timeout"].default == 3600.0, "the same as Flower's"
 
 
 def test_nobody_but_the_scheduled_clients_gets_work() -> None:
