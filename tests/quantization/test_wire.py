@@ -125,6 +125,15 @@ def test_wrong_lengths_and_damage_are_refused() -> None:
             codec.decode(damaged, 4)
 
 
+def test_the_numbers_of_codecs_are_fixed() -> None:
+    """They are in payloads, so that old payloads stay readable and no codec reads those of another."""
+    names = ["model", "update", "block", "update+block", "model+entropy", "update+entropy", "block+entropy"]
+    names += ["update+block+entropy", "sparse"]
+    assert sorted(names) == sorted(CODECS)
+    for number, name in enumerate(names):
+        assert build_codec(name, 13, [13]).encode(layered_vector([13]), 4, 5)[5] == number
+
+
 def test_the_checksum_covers_the_header() -> None:
     payload = small()[1]
     for place in range(4, 12):
