@@ -2,6 +2,7 @@
 
 import struct
 
+import constriction
 import numpy as np
 import pytest
 
@@ -110,6 +111,16 @@ def test_the_table_by_hand() -> None:
     symbols = np.array([0, 0, 1, 0, 3, 0, 0], dtype=np.int32)
     table = np.array([0, 16, ABSENT, 32], dtype=np.uint8)
     np.testing.assert_array_equal(decoded(coded(symbols, table), table, 7), symbols)
+
+
+def test_code_words_follow_the_shares_of_the_table() -> None:
+    """16 steps are a factor of two and an absent symbol has no share: 4/7, 2/7, 0 and 1/7."""
+    symbols = np.random.default_rng(6).choice(np.array([0, 1, 3], dtype=np.int32), 400)
+    coder = constriction.stream.stack.AnsCoder()
+    shares = np.array([4.0, 2.0, 0.0, 1.0]) / 7.0
+    coder.encode_reverse(symbols, constriction.stream.model.Categorical(shares, perfect=False))
+    table = np.array([0, 16, ABSENT, 32], dtype=np.uint8)
+    np.testing.assert_array_equal(coded(symbols, table), coder.get_compressed())
 
 
 def test_symbols_and_extra_bits_by_hand() -> None:
