@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from qccf.quantization import kernels
-from qccf.quantization.entropy_kernels import round_to_symbols
+from qccf.quantization.entropy_kernels import mean_magnitude, round_to_symbols, sum_of_squares
 from qccf.quantization.kernels import CHUNK, NARROW_BITS, mixed_key, random_word, round_and_pack, unpack_and_add
 from qccf.quantization.wire import readonly
 from support.vectors import layered_vector
@@ -157,6 +157,23 @@ def test_symbols_equal_the_readable_version(per_start: int) -> None:
     found = np.unpackbits(extra.view(np.uint8), bitorder="little", count=num_extra)
     assert "".join(map(str, found)) == bits
     np.testing.assert_array_equal(counts, np.bincount(symbols, minlength=88))
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 7, 8, 41])
+def test_every_value_counts_once_in_means_and_norms(count: int) -> None:
+    values = readonly(layered_vector([count]))
+    wide = np.abs(values.astype(np.float64))
+    assert mean_magnitude(values) == pytest.approx(wide.mean(), rel=1e-14)
+    assert sum_of_squares(values) == pytest.approx((wide**2).sum(), rel=1e-14)
+
+
+def test_means_and_norms_are_four_sums_in_a_fixed_order() -> None:
+    """2^53 + 1 is 2^53 in a float64, and 2^54 + 2 is 2^54. Of eight values the first and the fifth are one sum."""
+    values = np.ones(8, dtype=np.float32)
+    values[0] = -(2.0**53)
+    assert mean_magnitude(readonly(values)) == (2.0**53 + 2.0 + 4.0) / 8.0
+    values[0] = 2.0**27
+    assert sum_of_squares(readonly(values)) == 2.0**54 + 4.0
 
 
 @numba.njit
