@@ -10,7 +10,7 @@ from scipy.stats import ttest_1samp
 from qccf.core.intervals import Estimate, estimate
 from qccf.paper.claims import CAUSES, CLAIMS, Judged, judge
 from qccf.paper.diagnosis import evidence, not_confirmed, read_notes
-from qccf.paper.families import Family, setting_of
+from qccf.paper.families import Family, families, setting_of
 from qccf.paper.run_measures import energy_saved_to_target, rounds_ahead, rounds_to, target_accuracies
 from qccf.paper.verdicts import DOWN, UP, ZERO, Rule, adjusted_chances, answer, chances, combined, ordering
 from tests.helpers.made_runs import AS_CLAIMED, REVERSED, ROUNDS, SEEDS, first_rounds, made_family, made_record
@@ -368,3 +368,10 @@ def test_every_claim_rests_on_a_cause_and_says_why(as_claimed, reversed_world) -
         f"{as_claimed['saves-principle'].deciding()[1].quantity.shown(as_claimed['saves-principle'].deciding()[1].estimate)}."
     )
     assert reversed_world["least-energy"].why.startswith("On the other side: β = ")
+
+
+def test_runs_with_options_that_others_do_not_state_are_told_apart() -> None:
+    plain = made_record("qccf", 0)
+    smoothed = replace(plain, scenario=plain.scenario.replaced(learning={"loss_options": {"label_smoothing": 0.1}}))
+    labels = [family.label for family in families([plain, smoothed])]
+    assert labels == ["learning.loss_options = {}", "learning.loss_options.label_smoothing = 0.1"]

@@ -213,4 +213,9 @@ def dotted(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _told_apart(own: dict[str, Any], all_of_them: list[dict[str, Any]]) -> str:
-    return ", ".join(f"{key} = {value}" for key, value in own.items() if any(one[key] != value for one in all_of_them))
+    """The settings in which a run differs from one of the others; an option that another does not state is one."""
+    return ", ".join(
+        f"{key} = {value}"
+        for key, value in own.items()
+        if any(key not in one or one[key] != value for one in all_of_them)
+    )

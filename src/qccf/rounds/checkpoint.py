@@ -43,7 +43,7 @@ from qccf.rounds.uplink import blank_statistics
 from qccf.settings.loading import Scenario, load_scenario
 
 KEPT = 2
-FORMAT = 3
+FORMAT = 4
 """Raised whenever a checkpoint of the version before can no longer be read."""
 
 SETTINGS = "scenario.toml"
