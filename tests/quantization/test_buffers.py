@@ -44,6 +44,8 @@ def test_every_size_has_32_bits_per_value_more(codec: BufferedCodec) -> None:
     assert codec.size_bits(payload) == inner.size_bits(inner.encode(values[:COUNT], 3, 1)) + 32 * TAIL
     assert codec.overhead_bits == inner.overhead_bits + 32 * TAIL
     assert codec.bits_per_index == inner.bits_per_index
+    smallest = inner.size_bits(inner.encode(np.zeros(COUNT, dtype=np.float32), 1, 1)) if not inner.affine else 0.0
+    assert codec.least_upload_bits == smallest + 32 * TAIL
     ours, theirs = codec.forecast(values), inner.forecast(values[:COUNT])
     assert ours.error_scale == theirs.error_scale
     np.testing.assert_array_equal(ours.errors, theirs.errors)
