@@ -373,5 +373,5 @@ def test_every_claim_rests_on_a_cause_and_says_why(as_claimed, reversed_world) -
 def test_runs_with_options_that_others_do_not_state_are_told_apart() -> None:
     plain = made_record("qccf", 0)
     smoothed = replace(plain, scenario=plain.scenario.replaced(learning={"loss_options": {"label_smoothing": 0.1}}))
-    labels = [family.label for family in families([plain, smoothed])]
-    assert labels == ["learning.loss_options = {}", "learning.loss_options.label_smoothing = 0.1"]
+    notes = [family.note for family in families([plain, smoothed])]
+    assert notes == ["learning.loss_options = {}", "learning.loss_options.label_smoothing = 0.1"]

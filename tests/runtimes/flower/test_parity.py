@@ -127,7 +127,7 @@ def test_the_aggregation_rule_its_state_and_attackers_are_the_same_to_the_bit(ru
     federate(tmp_path / "flower", *settings)
     ours, theirs = (checkpoint_arrays(tmp_path / kind / "checkpoints") for kind in ("simulated", "flower"))
     states = {name for name in ours if name.startswith("rule/")}
-    assert bool(states) == (rule == "mean")
+    assert states, "every rule knows the usual length, for rounds in which few arrive"
     for name in states | {"weights", "clients/kept", "clients/num_bits", "clients/payload_bits", "rounds/energy_j"}:
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
 
