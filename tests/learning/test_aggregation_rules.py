@@ -142,6 +142,8 @@ def test_before_three_lengths_are_known_gradients_tell_what_to_expect() -> None:
     assert combined(Mean(), made_arrivals([[1000.0]])).kept.tolist() == [1.0], "nothing is known"
     three = combined(Mean(), made_arrivals([[1000.0], [1000.0], [1000.0]], expected=4.0))
     assert three.kept.tolist() == [1.0] * 3, "three clients know better"
+    two, _ = Mean().combine(Mean().init(2), made_arrivals([[1000.0], [1.0]], expected=4.0))
+    assert two.kept.tolist() == [1.0, 1.0], "with two clients nothing is ever clipped"
 
 
 @pytest.mark.parametrize("rule", [Krum(), MultiKrum(), Median(), TrimmedMean(), Mean()])

@@ -142,6 +142,11 @@ def of_many(
 
 
 def _usual(votes: FloatArray, noise: FloatArray, expected_sq: float) -> FloatArray:
-    """The usual length of each change that arrived; infinite where too few are known and nothing is expected."""
+    """The usual length of each change that arrived; infinite where too few are known and nothing is expected.
+
+    What is expected counts only until three have voted: with two clients it would count for ever, and it may be wrong.
+    """
     known = votes[np.isfinite(votes)]
+    if len(votes) < LEAST_KNOWN:
+        expected_sq = np.inf
     return np.sqrt((float(np.median(known)) if len(known) >= LEAST_KNOWN else expected_sq) + noise)

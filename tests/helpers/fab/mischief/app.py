@@ -88,6 +88,7 @@ def main(grid: Grid, context: Context) -> None:
     settings = [f"federation.num_clients={config['num-clients']}", *config["settings"].split()]
     scenario = load_scenario("femnist", settings)
     out = Path(config["out"]) if config["out"] else None
-    strategy = QccfStrategy(scenario, out=out, throttle=config["throttle"], rates=config["rates"])
+    waits = max(300.0, config["timeout"])  # nodes that lost their SuperLink try again ever more rarely
+    strategy = QccfStrategy(scenario, out=out, throttle=config["throttle"], rates=config["rates"], join_timeout_s=waits)
     initial = ArrayRecord({"weights": Array(np.zeros(SIZE, dtype=np.float32))})
     strategy.start(grid, initial, num_rounds=config["rounds"], timeout=config["timeout"])
