@@ -74,7 +74,7 @@ class Scale:
 
 
 SCALES: dict[str, Scale] = {
-    "smoke": Scale("smoke", 2, 3, 1 / 30, False, 3, 10, VARIED[:1], 1, evaluation_samples=200),
+    "smoke": Scale("smoke", 2, 3, 1 / 100, False, 3, 10, VARIED[:1], 1, evaluation_samples=50),
     "small": Scale("small", 3, 60, 0.4, True, 20, 100, VARIED, 1),
     "full": Scale("full", 5, 100, 1.0, True, 20, 100, VARIED, 3),
 }
