@@ -1,6 +1,7 @@
 """Joules to an accuracy, one change at a time: from the paper's QCCF to the preset `lean`.
 
-Run: python -m benchmarks.ladder [--rungs A,B] [--seeds 0,1,…] [--until 0.75] [--record FILE] [--figure FILE] [--show]
+Run: python -m benchmarks.ladder [--task cifar10] [--rungs A,B] [--seeds 0,1,…] [--until 0.75] [--record FILE]
+     [--figure FILE] [--show]
 The same command resumes what was stopped and skips what is finished. --record FILE keeps the figures of finished runs
 in a JSON file, and skips runs whose figures are in it.
 
@@ -10,6 +11,7 @@ most energy also take longest: the paper's QCCF needs about 16 core-minutes to 7
 - Each change alone on top of the paper's QCCF ("+ …"): seeds 0 to 2, until 70 %.
 - `lean` goes on to the highest target, for at most as many rounds as the others.
 - A run ends after 120 rounds at the latest; a target that it has not reached by then is "not reached".
+- CIFAR-10, with standardised inputs, has targets of its own (`TASKS`) and no changes alone.
 - The order is: the paper's and `lean` with all their seeds, `lean` on the paper's literal Table I and with a coded
   downlink, then the rungs between, then changes alone. Changes that shorten runs are added first, which makes the rungs
   between cheap.
@@ -20,6 +22,7 @@ No setting was chosen with these seeds: `benchmarks/lean_search.py` used others.
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +47,35 @@ from qccf.rounds.run_folder import read_run
 from qccf.rounds.targets import targets_json
 from qccf.settings.loading import Scenario, load_scenario
 
-TARGETS = (0.70, 0.75, 0.80, 0.82, 0.85)
-
 Changes = Mapping[str, Any]
 
 FEDERATION: Changes = {"data.dataset": "emnist", "data.dataset_size_std": 300.0}
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is learned, and to which accuracies: the cumulative rungs stop at `all_reach`, a change alone at `alone`,
+    and `lean` at the last target."""
+
+    name: str
+    preset: str
+    federation: Changes
+    targets: tuple[float, ...]
+    all_reach: float
+    alone: float | None
+
+
+EMNIST = Task("EMNIST", "femnist", FEDERATION, (0.70, 0.75, 0.80, 0.82, 0.85), 0.75, 0.70)
+CIFAR10 = Task(
+    "CIFAR-10",
+    "cifar10",
+    {"data.dataset": "cifar10", "data.dataset_size_std": 300.0, "data.transform": ["standardise"]},
+    (0.35, 0.40, 0.45, 0.50),
+    0.40,
+    None,
+)
+TASKS = {"emnist": EMNIST, "cifar10": CIFAR10}
+
 PAPER: Changes = {"control.form": "paper", "codec.name": "model"}
 LEVERS: Mapping[str, Changes] = {
     "small steps": {"learning.batch_size": 20},
@@ -79,10 +106,6 @@ VARIANTS: Mapping[str, Changes] = {
 charged."""
 
 MOST_ROUNDS = 120
-WITH_ALL_SEEDS = 0.75
-"""Where cumulative rungs stop."""
-ALONE = 0.70
-"""Where a change alone stops."""
 SEEDS_ALONE = 3
 
 
@@ -90,18 +113,21 @@ def is_alone(rung: str) -> bool:
     return rung.startswith("+ ")
 
 
-def stops_at(rung: str) -> float:
+def stops_at(rung: str, task: Task = EMNIST) -> float:
     """The accuracy at which the plan stops a rung."""
-    return ALONE if is_alone(rung) else max(TARGETS) if rung == LAST else WITH_ALL_SEEDS
+    if is_alone(rung) and task.alone is not None:
+        return task.alone
+    return max(task.targets) if rung == LAST else task.all_reach
 
 
-def planned(chosen: Sequence[str], seeds: Sequence[int]) -> list[tuple[str, int]]:
+def planned(chosen: Sequence[str], seeds: Sequence[int], task: Task = EMNIST) -> list[tuple[str, int]]:
     """Rungs and seeds in the order of the plan."""
     ends = [(rung, seed) for seed in seeds for rung in (FIRST, LAST)]
     ends += [(rung, seed) for seed in seeds for rung in VARIANTS]
     inner = [rung for rung in rungs() if rung not in (FIRST, LAST, *VARIANTS)]
     between = [(rung, seed) for seed in seeds for rung in inner if not is_alone(rung)]
-    alone = [(rung, seed) for seed in seeds[:SEEDS_ALONE] for rung in inner if is_alone(rung)]
+    with_alone = seeds[:SEEDS_ALONE] if task.alone is not None else []
+    alone = [(rung, seed) for seed in with_alone for rung in inner if is_alone(rung)]
     return [one for one in (*ends, *between, *alone) if one[0] in chosen]
 
 
@@ -118,7 +144,7 @@ def rungs() -> dict[str, Changes]:
     return found | {name: {**added, **changes} for name, changes in VARIANTS.items()}
 
 
-def rung_scenario(changes: Changes, *, rounds: int, until: float, seed: int) -> Scenario:
+def rung_scenario(changes: Changes, *, rounds: int, until: float, seed: int, task: Task = EMNIST) -> Scenario:
     """A rung as a run that stops when it has reached the highest target."""
     common: Changes = {
         "federation.rounds": rounds,
@@ -128,15 +154,15 @@ def rung_scenario(changes: Changes, *, rounds: int, until: float, seed: int) -> 
         "execution.workers": 1,
         "execution.checkpoint_every": 5,
     }
-    return load_scenario("femnist", {**FEDERATION, **changes, **common})
+    return load_scenario(task.preset, {**task.federation, **changes, **common})
 
 
 Figures = dict[str, Any]
 """Of one run: rounds, seconds and energy to each target (None where it was not reached), and where the run stopped."""
 
 
-def measures(run: Run, until: float) -> Figures:
-    targets = [target for target in TARGETS if target <= until]
+def measures(run: Run, until: float, task: Task = EMNIST) -> Figures:
+    targets = [target for target in task.targets if target <= until]
     return {
         "accuracy": run.final_accuracy(),
         "energy_j": float(run.energy_j[-1]),
@@ -163,9 +189,9 @@ def charges_j(run: Run) -> FloatArray:
     return np.asarray(model_j * on.sum(axis=1) + IDLE_W * waiting_s)
 
 
-def record_key(rung: str, changes: Changes, rounds: int, seed: int) -> str:
+def record_key(rung: str, changes: Changes, rounds: int, seed: int, task: Task = EMNIST) -> str:
     """What was run, in words that stay the same when settings are added."""
-    said = ", ".join(f"{key}={value}" for key, value in {**FEDERATION, **changes}.items())
+    said = ", ".join(f"{key}={value}" for key, value in {**task.federation, **changes}.items())
     return f"{rung}: {said}; {rounds} rounds, seed {seed}"
 
 
@@ -211,17 +237,18 @@ Results = Mapping[str, Mapping[int, Figures]]
 """Rung, seed."""
 
 
-def table(results: Results) -> list[str]:
+def table(results: Results, task: Task = EMNIST) -> list[str]:
     """The ladder as lines of Markdown."""
-    heads = [f"mJ to {100 * target:g} %" for target in TARGETS]
-    last = ("of the paper's energy", "mJ to 75 % with receiving and waiting", "of the paper's", "computing")
+    heads = [f"mJ to {100 * target:g} %" for target in task.targets]
+    charged = f"mJ to {100 * task.all_reach:g} % with receiving and waiting"
+    last = ("of the paper's energy", charged, "of the paper's", "computing")
     lines = [f"| rung | seeds | {' | '.join((*heads, *last))} |", "|---" * (len(heads) + len(last) + 2) + "|"]
     first = results.get(FIRST, {})
     for rung, mine in results.items():
-        cells = [shown(energies(list(mine.values()), target)) for target in TARGETS]
-        cells += [share_shown(mine, first, charged=False) if not charges(mine) else "–"]
-        cells += [shown(energies(list(mine.values()), WITH_ALL_SEEDS, charged=True))]
-        cells += [share_shown(mine, first, charged=True)]
+        cells = [shown(energies(list(mine.values()), target)) for target in task.targets]
+        cells += [share_shown(mine, first, task, charged=False) if not charges(mine) else "–"]
+        cells += [shown(energies(list(mine.values()), task.all_reach, charged=True))]
+        cells += [share_shown(mine, first, task, charged=True)]
         cells += [estimate(one["computing_share"] for one in mine.values()).shown(".0f", scale=100.0, unit=" %")]
         lines.append(f"| {rung} | {len(mine)} | " + " | ".join(cells) + " |")
     return lines
@@ -232,22 +259,21 @@ def charges(mine: Mapping[int, Figures]) -> bool:
     return any(not one["charges_mj"][-1] for one in mine.values())
 
 
-def share_shown(mine: Mapping[int, Figures], first: Mapping[int, Figures], *, charged: bool) -> str:
-    """The share of the paper's energy to 75 %, or to 70 % where the rung stops there."""
-    for target in (WITH_ALL_SEEDS, ALONE):
-        found = ratio(mine, first, target, charged=charged)
+def share_shown(mine: Mapping[int, Figures], first: Mapping[int, Figures], task: Task, *, charged: bool) -> str:
+    """The share of the paper's energy to where all rungs stop, or to where a change alone stops."""
+    for target in (task.all_reach, task.alone):
+        found = ratio(mine, first, target, charged=charged) if target is not None else estimate([])
         if found.count:
-            return found.shown(".3g", scale=100.0, unit=" %") + (
-                "" if target == WITH_ALL_SEEDS else f" (to {target:.0%})"
-            )
+            of_all = found.shown(".3g", scale=100.0, unit=" %")
+            return of_all if target == task.all_reach else f"{of_all} (to {target:.0%})"
     return "–"
 
 
-def figure(results: Results) -> Chart:
+def figure(results: Results, task: Task = EMNIST) -> Chart:
     """Energy to each target by rung."""
     names = list(results)
     series = []
-    for place, target in enumerate(TARGETS):
+    for place, target in enumerate(task.targets):
         found = [energies(list(results[name].values()), target) for name in names]
         whole = [
             (k, estimate(1e3 * value for value in values if value is not None))
@@ -259,18 +285,20 @@ def figure(results: Results) -> Chart:
             points = [k for k, _ in whole], [one for _, one in whole]
             series.append(estimated(f"{100 * target:g} %", *points, style, "points", limits=(1e-3, float("inf"))))
     panel = Panel("", "", "energy to this accuracy (mJ)", tuple(series), y_log=True, categories=tuple(names))
-    caption = f"EMNIST, β = 300, the paper's cost model. {INTERVALS}; a missing point was not reached by every seed."
+    caption = (
+        f"{task.name}, β = 300, the paper's cost model. {INTERVALS}; a missing point: not every seed has reached it."
+    )
     return Chart("ladder", "Joules to an accuracy, one change at a time", caption, (panel,), 1, (8.0, 4.0))
 
 
 def finished(
-    jobs: Mapping[str, tuple[TrainingJob, float]], known: dict[str, Figures], file: Path | None
+    jobs: Mapping[str, tuple[TrainingJob, float]], known: dict[str, Figures], file: Path | None, task: Task = EMNIST
 ) -> dict[str, Figures]:
     """The figures of the runs that are recorded or finished; those of finished runs are recorded."""
     figures = dict(known)
     for key, (job, until) in jobs.items():
         if job.is_finished():
-            figures[key] = measures(read_run(job.folder), until)
+            figures[key] = measures(read_run(job.folder), until, task)
     if file is not None:
         write_text_whole(file, json.dumps(figures, indent=1, sort_keys=True) + "\n")
     return figures
@@ -278,6 +306,7 @@ def finished(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", choices=tuple(TASKS), default="emnist")
     parser.add_argument("--rungs", metavar="A,B,…", help=f"default all: {', '.join(rungs())}")
     parser.add_argument("--seeds", default="0,1,2,3,4", metavar="0,1,…")
     parser.add_argument("--rounds", type=int, default=MOST_ROUNDS, help="the most rounds of a run")
@@ -289,6 +318,7 @@ def main() -> int:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--show", action="store_true", help="print the table of what is finished and stop")
     options = parser.parse_args()
+    task = TASKS[options.task]
     chosen = options.rungs.split(",") if options.rungs else list(rungs())
     unknown = [name for name in chosen if name not in rungs()]
     if unknown:
@@ -296,11 +326,11 @@ def main() -> int:
     data_dir, known = data_folder(options.data_dir), read_record(options.record)
     keys: dict[tuple[str, int], str] = {}
     jobs: dict[str, tuple[TrainingJob, float]] = {}
-    for name, seed in planned(chosen, [int(seed) for seed in options.seeds.split(",")]):
-        changes, until = rungs()[name], options.until or stops_at(name)
-        key = keys[name, seed] = record_key(name, changes, options.rounds, seed)
+    for name, seed in planned(chosen, [int(seed) for seed in options.seeds.split(",")], task):
+        changes, until = rungs()[name], options.until or stops_at(name, task)
+        key = keys[name, seed] = record_key(name, changes, options.rounds, seed, task)
         if known.get(key, {"until": 0.0})["until"] < until:
-            scenario = rung_scenario(changes, rounds=options.rounds, until=until, seed=seed)
+            scenario = rung_scenario(changes, rounds=options.rounds, until=until, seed=seed, task=task)
             jobs[key] = training_job(scenario, options.out, data_dir, note=name), until
     code = 0
     if not options.show:
@@ -308,19 +338,19 @@ def main() -> int:
 
         def record(progress: QueueProgress, index: int) -> None:
             if progress.states[index] == "done":
-                finished(jobs, known, options.record)
+                finished(jobs, known, options.record, task)
 
         progress = run_with_view(console, [job for job, _ in jobs.values()], LocalEngine(options.jobs), record)
         code = print_outcome(console, progress)
-    figures = finished(jobs, known, options.record)
+    figures = finished(jobs, known, options.record, task)
     results: dict[str, dict[int, Figures]] = {}
     for (name, seed), key in keys.items():
         if key in figures:
             results.setdefault(name, {})[seed] = figures[key]
     results = {name: results[name] for name in rungs() if name in results}
-    print("\n".join(table(results)))
+    print("\n".join(table(results, task)))
     if options.figure is not None and results:
-        save_chart(figure(results), options.figure)
+        save_chart(figure(results, task), options.figure)
     return code
 
 

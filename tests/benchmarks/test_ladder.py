@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.ladder import (
+    CIFAR10,
     FIRST,
     LAST,
     LEVERS,
@@ -118,3 +119,19 @@ def test_the_record_of_a_run_is_found_by_its_words(tmp_path) -> None:
     assert read_record(tmp_path / "record.json")[key]["until"] == 0.85
     assert read_record(tmp_path / "none.json") == {}
     assert read_record(None) == {}
+
+
+def test_the_other_task_has_targets_of_its_own_and_no_changes_alone() -> None:
+    plan = planned(list(rungs()), [0, 1], CIFAR10)
+    assert not any(is_alone(rung) for rung, _ in plan)
+    assert len(plan) == 2 * (1 + len(LEVERS) + len(VARIANTS))
+    assert [stops_at(rung, CIFAR10) for rung in (FIRST, "… one epoch", LAST)] == [0.40, 0.40, 0.50]
+    made = rung_scenario(rungs()[LAST], rounds=5, until=0.5, seed=3, task=CIFAR10)
+    assert (made.data.dataset, made.data.transform) == ("cifar10", ["standardise"])
+    assert (made.learning.model, made.learning.batch_size) == ("cifar10-cnn", 20)
+    assert record_key(LAST, rungs()[LAST], 120, 2, CIFAR10).startswith("lean: data.dataset=cifar10, ")
+    costs = {"0.35": None, "0.4": {"rounds": 1, "seconds": 1.0, "energy_j": 2e-3}}
+    results = {FIRST: {0: {"until": 0.4, "targets": costs, "computing_share": 0.5, "charges_mj": [10.0]}}}
+    assert "mJ to 40 % with receiving and waiting" in table(results, CIFAR10)[0]
+    assert table(results, CIFAR10)[2].startswith("| paper | 1 | not reached | 2 | not run | not run | 100 % |")
+    assert figure(results, CIFAR10).caption.startswith("CIFAR-10, ")
