@@ -375,6 +375,7 @@ def test_wrong_table_is_refused(text, words, tmp_path):
         ({"devices.mix": {"paper": 1.0}, "devices.table": "x.csv"}, "mix contradicts table"),
         ({"devices.table": "none.csv"}, "cannot be read"),
         ({"devices.table": "none.txt"}, "cannot be read|does not end in"),
+        ({"devices.table": "/dev/null"}, "it is not a regular file"),
         ({"devices.profile": "laptop", "device.cycles_per_sample": 5.0}, "has no effect with profile laptop"),
         ({"device.cycles_per_sample": "many"}, 'neither "auto" nor a number'),
         ({"device.cycles_per_sample": 0.0}, "must be at least 1"),
