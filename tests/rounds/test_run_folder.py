@@ -16,13 +16,21 @@ from qccf.rounds.run import Run
 from qccf.rounds.run_folder import (
     _has_completed,
     begin_run,
+    find_begun,
+    find_runs,
     holds_results,
     is_finished,
     read_progress,
     read_run,
+    read_scenario,
+    read_summary,
+    require_only_data,
+    require_same_run,
+    settings_difference,
     write_run,
 )
 from qccf.runtimes.simulator import simulate
+from qccf.settings.loading import Scenario, load_scenario
 from tests.helpers.tiny import tiny_dataset, tiny_scenario
 
 ROUNDS = 3
@@ -116,7 +124,94 @@ def test_a_folder_of_version_0_1_without_digests_is_read_as_before(folder: Path)
     (folder / "summary.json").write_text(json.dumps(summary))
     run = read_run(folder)
     assert run.summary == summary
+    assert run.statistics_columns
     assert is_finished(folder, ROUNDS)
+    begin_run(folder, run.scenario)
+    assert read_run(folder).summary == summary, "it gets no digests of a part of its files"
+    (folder / "statistics.parquet").unlink()
+    assert read_run(folder).statistics_columns == {}, "early ones have no statistics"
+
+
+def test_settings_and_tables_of_version_0_1_are_checked_as_far_as_possible(folder: Path) -> None:
+    """Its settings had other names, and its tables have checksums of their own."""
+    without_digests(folder)
+    settings = (folder / "scenario.toml").read_text()
+    (folder / "scenario.toml").write_text(settings.replace('path_loss = "umi"', 'scenario = "uma"'))
+    assert read_run(folder).scenario.cell.path_loss == "uma"
+    column = pq.ParquetFile(folder / "rounds.parquet").metadata.row_group(0).column(0)
+    data = bytearray((folder / "rounds.parquet").read_bytes())
+    data[(column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 1] ^= 1
+    (folder / "rounds.parquet").write_bytes(data)
+    with pytest.raises(RunFolderError, match=r"rounds\.parquet is damaged"):
+        read_run(folder)
+
+
+def without_digests(folder: Path, *missing: str) -> None:
+    """Pretend that version 0.1 wrote the summary."""
+    summary = json.loads((folder / "summary.json").read_text()) | {"version": "0.1.0"}
+    for key in ("digests", *missing):
+        del summary[key]
+    (folder / "summary.json").write_text(json.dumps(summary))
+
+
+@pytest.mark.parametrize("name", ["summary.json", "scenario.toml"])
+def test_a_folder_without_summary_or_settings_holds_no_run(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(RunFolderError, match=r"holds no complete run, because it has no summary\.json or"):
+        read_run(folder)
+
+
+def test_a_table_that_the_summary_names_must_be_there(folder: Path) -> None:
+    (folder / "statistics.parquet").unlink()
+    with pytest.raises(RunFolderError, match=r"holds no complete run: .*statistics\.parquet"):
+        read_run(folder)
+    assert not is_finished(folder, ROUNDS)
+
+
+def test_a_run_can_be_written_to_a_new_folder(folder: Path, tmp_path: Path) -> None:
+    run = read_run(folder)
+    write_run(tmp_path / "new", run)
+    assert read_run(tmp_path / "new").summary == run.summary
+
+
+def one_short(columns: dict) -> dict:
+    return {name: column[:-1] for name, column in columns.items()}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda run: {"client_columns": one_short(run.client_columns)}, "its tables are not those of 3 rounds of 5 cl"),
+        (lambda run: {"round_columns": one_short(run.round_columns)}, "its tables are not those of 2 rounds of 5 clie"),
+        (
+            lambda run: {"round_columns": run.round_columns | {"mean_bits": np.array(["x"] * 3)}},
+            "the column mean_bits holds no numbers",
+        ),
+        (
+            lambda run: {"client_columns": run.client_columns | {"num_bits": np.array(["x"] * 15)}},
+            "the column num_bits holds no numbers",
+        ),
+        (lambda run: {"summary": run.summary | {"seed": "x"}}, "seed = 'x' in summary.json is not of type int"),
+        (
+            lambda run: {"summary": run.summary | {"health": [{"kind": 1, "message": "x"}]}},
+            "a finding in summary.json is not of texts",
+        ),
+        (
+            lambda run: {"summary": run.summary | {"health": [{"kind": "x", "message": 1}]}},
+            "a finding in summary.json is not of texts",
+        ),
+        (
+            lambda run: {"summary": run.summary | {"privacy": {"delta": "x"}}},
+            "privacy.delta = 'x' in summary.json is not of its type",
+        ),
+    ],
+)
+def test_tables_and_summary_must_be_of_one_run_and_of_their_types(folder: Path, change, reason: str) -> None:
+    """Whoever writes them can compute the digests, too."""
+    run = read_run(folder)
+    write_run(folder, replace(run, **change(run)))
+    with pytest.raises(RunFolderError, match=f"holds no complete run: {reason}"):
+        read_run(folder)
 
 
 @pytest.mark.parametrize("name", [*TABLES, "summary.json"])
@@ -167,6 +262,10 @@ def test_every_byte_at_the_ends_of_a_checkpoint(folder: Path) -> None:
 
 
 def test_other_workers_do_not_make_the_settings_look_damaged(folder: Path) -> None:
+    settings = (folder / "scenario.toml").read_text()
+    assert "workers = 0" in settings
+    (folder / "scenario.toml").write_text(settings.replace("workers = 0", "workers = 2"))
+    assert read_run(folder).scenario.execution.workers == 2
     trained(folder, "execution.workers=1", "execution.checkpoint_every=2")
     assert read_run(folder).finished
 
@@ -242,3 +341,134 @@ def test_statistics_that_are_not_known_come_back(folder: Path) -> None:
     errors[3, 1] = np.nan
     write_run(folder, replace(run, statistics_columns={"upload_errors": errors}))
     np.testing.assert_array_equal(read_run(folder).statistics_columns["upload_errors"], errors)
+
+
+def test_the_progress_of_a_run_is_its_newest_checkpoint(folder: Path) -> None:
+    run = read_run(folder)
+    write_run(folder, replace(run, summary=run.summary | {"kind": "own", "finished": False}))
+    for name in TABLES:
+        (folder / name).unlink()
+    progress = read_progress(folder)
+    assert (progress.num_rounds, progress.finished, progress.summary["kind"]) == (ROUNDS, False, "own")
+    assert len(set(run.accuracy)) == ROUNDS
+    assert progress.summary["test_accuracy"] == run.accuracy[-1], "that of the last round"
+    (folder / "summary.json").unlink()
+    assert read_progress(folder).summary["kind"] == "train"
+
+
+def test_one_round_is_progress(tmp_path: Path) -> None:
+    trained(tmp_path, "federation.rounds=1")
+    (tmp_path / "summary.json").unlink()
+    assert read_progress(tmp_path).num_rounds == 1
+
+
+def test_progress_is_never_less_than_what_the_summary_tells(folder: Path) -> None:
+    (folder / "checkpoints" / "round-000003.npz").unlink()
+    begin_run(folder, tiny_scenario(f"federation.rounds={ROUNDS + 1}"))
+    assert read_progress(folder).num_rounds == ROUNDS
+
+
+def test_a_summary_that_does_not_say_so_is_that_of_a_finished_run(folder: Path) -> None:
+    without_digests(folder, "finished")
+    assert read_progress(folder).finished
+
+
+def test_an_unfinished_run_that_gets_more_rounds_can_still_be_read(folder: Path) -> None:
+    run = read_run(folder)
+    write_run(folder, replace(run, summary=run.summary | {"finished": False}))
+    begin_run(folder, tiny_scenario(f"federation.rounds={ROUNDS + 1}"))
+    assert read_run(folder).scenario.federation.rounds == ROUNDS + 1
+    assert not read_run(folder).finished
+
+
+def test_a_run_has_begun_with_its_first_checkpoint_or_summary(tmp_path: Path) -> None:
+    for name in ("settings", "checkpoints", "summary"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "scenario.toml").touch()
+    (tmp_path / "checkpoints" / "checkpoints").mkdir()
+    (tmp_path / "summary" / "summary.json").touch()
+    assert find_begun(tmp_path) == [tmp_path / "checkpoints", tmp_path / "summary"]
+
+
+def test_runs_are_found_below_a_folder_and_not_through_links(folder: Path, tmp_path: Path) -> None:
+    there = tmp_path / "all"
+    shutil.copytree(folder, there / "deep" / "run")
+    shutil.copytree(folder, there / "unfinished")
+    (there / "unfinished" / "summary.json").unlink()
+    (there / "link").symlink_to(folder)
+    assert find_runs([there, there / "deep"]) == [there / "deep" / "run"]
+    with pytest.raises(RunFolderError, match="missing is not a folder: name one that "):
+        find_runs([tmp_path / "missing"])
+
+
+def test_settings_behind_a_link_are_not_read(folder: Path) -> None:
+    (folder / "scenario.toml").rename(folder.parent / "scenario.toml")
+    (folder / "scenario.toml").symlink_to(folder.parent / "scenario.toml")
+    with pytest.raises(QccfError, match="leads out of "):
+        read_scenario(folder)
+    (folder / "scenario.toml").unlink()
+    with pytest.raises(RunFolderError, match="holds no run, because it has no scenario"):
+        read_scenario(folder)
+
+
+@pytest.mark.parametrize("text", ["[]", "3", "null", '{"digests": []}', "no json", "[" * 100_000])
+def test_a_summary_of_another_form_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "summary.json").write_text(text)
+    assert read_summary(tmp_path) is None
+    assert not is_finished(tmp_path, ROUNDS)
+
+
+def test_a_folder_with_settings_and_no_round_can_be_used_for_another_run(tmp_path: Path) -> None:
+    begin_run(tmp_path, tiny_scenario())
+    require_same_run(tmp_path, tiny_scenario("federation.seed=1"))
+    (tmp_path / "checkpoints").mkdir()
+    require_same_run(tmp_path, tiny_scenario("federation.seed=1"))
+    (tmp_path / "checkpoints" / "round-000001.npz").touch()
+    with pytest.raises(RunFolderError, match="holds another run"):
+        require_same_run(tmp_path, tiny_scenario("federation.seed=1"))
+
+
+def test_a_run_of_another_version_of_the_own_code_is_refused(folder: Path) -> None:
+    run = read_run(folder)
+    require_same_run(folder, run.scenario)
+    write_run(folder, replace(run, summary=run.summary | {"own_code": "another"}))
+    with pytest.raises(RunFolderError, match="holds a run of another version of your own code"):
+        require_same_run(folder, run.scenario)
+
+
+def test_the_difference_of_two_runs_is_not_how_they_are_executed() -> None:
+    plain, other = tiny_scenario(), tiny_scenario("execution.workers=2", "execution.checkpoint_every=4")
+    assert settings_difference(plain, other) == "of other settings"
+    assert settings_difference(plain, other.replaced(server={"optimizer": "fedadam"})) == (
+        "server.optimizer = average there, fedadam here"
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "known"),
+    [
+        ("radio", "trace", "mine.csv", "trace_digest"),
+        ("devices", "table", "mine.csv", "digest"),
+        ("devices", "profile", "mine.toml", "digest"),
+    ],
+)
+def test_a_run_that_names_a_file_is_resumed_only_with_its_checksum(
+    tmp_path: Path, section: str, key: str, value: str, known: str
+) -> None:
+    def named(**values: str) -> Scenario:
+        plain = load_scenario("femnist")
+        changed = getattr(plain, section).model_copy(update=values)
+        return plain.model_copy(update={section: changed})
+
+    require_only_data(tmp_path, load_scenario("femnist"))
+    with pytest.raises(RunFolderError, match=rf"names a file \({section}.{key} = '{value}'\) without its checksum"):
+        require_only_data(tmp_path, named(**{key: value}))
+    require_only_data(tmp_path, named(**{key: value, known: "0" * 64}))
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "figures", "tensorboard", "scenario.toml", "summary.json"])
+def test_a_run_from_whose_folder_a_link_leads_out_is_not_resumed(tmp_path: Path, name: str) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(QccfError, match=f"{name} leads out of "):
+        require_only_data(tmp_path / "run", load_scenario("femnist"))
