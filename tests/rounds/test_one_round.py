@@ -64,6 +64,18 @@ def test_beyond_its_last_round_a_recording_is_held(tmp_path: Path) -> None:
     assert planned.num_rounds == 6
 
 
+def test_a_recorded_run_tells_what_was_known_in_each_round() -> None:
+    """Three rounds of two clients, the numbers of which are counted through."""
+    count = np.arange(6.0)
+    names = ("dataset_size", "gradient_norm_sq", "gradient_variance", "weight_range")
+    known = {"upload_errors": np.stack([count, count + 0.5], axis=1), **dict.fromkeys(names, count)}
+    source = RecordedStatistics(Run(tiny_scenario(), {}, {"round": np.arange(3)}, {"loss": 10.0 * count}, known))
+    for index, first in ((0, 0.0), (1, 2.0), (2, 4.0), (3, 4.0), (50, 4.0)):
+        assert source.known(index).weight_ranges.tolist() == [first, first + 1.0]
+        assert source.known(index).upload_errors.tolist() == [[first, first + 0.5], [first + 1.0, first + 1.5]]
+        assert source.losses(index).tolist() == [10.0 * first, 10.0 * (first + 1.0)]
+
+
 def test_a_recording_that_does_not_fit_is_refused() -> None:
     recorded = simulate(tiny_scenario("federation.rounds=1"), dataset=tiny_dataset())
     with pytest.raises(ConfigError, match=r"num_clients = 6, but the run .* was recorded with 5"):

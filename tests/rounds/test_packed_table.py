@@ -98,6 +98,17 @@ def test_parts_have_at_least_one_round_and_at_most_the_stated_rows(monkeypatch: 
         assert [len(part["round"]) // clients for part in parts] == expected
 
 
+def test_a_row_has_at_most_16_kb() -> None:
+    wide = {"a": np.zeros((1, 2048))}
+    assert PackedTable.unpacked(*packed([wide]).packed(), 1).num_rounds == 1
+    with pytest.raises(ValueError, match="not those of 1 clients"):
+        PackedTable.unpacked(*packed([wide | {"b": np.zeros(1, dtype=bool)}]).packed(), 1)
+
+
+def test_a_table_of_one_column_has_parts() -> None:
+    assert [part["a"].tolist() for part in packed([{"a": np.ones(2)}]).parts()] == [[1.0, 1.0]]
+
+
 def test_a_table_without_rounds_has_no_columns() -> None:
     table = PackedTable()
     assert (len(table), table.columns(), list(table.parts())) == (0, {}, [{}])
@@ -111,6 +122,9 @@ def test_a_round_of_other_columns_is_refused() -> None:
     for other in ({"b": np.zeros(3)}, {"a": np.zeros(4)}, {"a": np.zeros(3, dtype=np.int64)}):
         with pytest.raises(ValueError, match="column"):
             table.append(other)
+    with pytest.raises(ValueError, match="column"):
+        table.append({"b": np.zeros(3)}, before={"b": 0.0})  # one begins and one is gone
+    assert table.columns()["a"].tolist() == [0.0, 0.0, 0.0]
 
 
 def test_a_hostile_layout_gets_no_memory() -> None:
@@ -121,6 +135,9 @@ def test_a_hostile_layout_gets_no_memory() -> None:
             PackedTable.unpacked(claimed, arrays, 1000)
     with pytest.raises(ValueError, match="not those of 5 clients"):
         PackedTable.unpacked(layout, arrays, 5)
+    for unlike in ([("a", "|O", (1000,))], [("a", "<M8[s]", (1000,))], [(3, "<f8", (1000,))]):
+        with pytest.raises(ValueError, match="not those of 1000 clients"):
+            PackedTable.unpacked(unlike, arrays, 1000)
     bomb = packed([{"a": np.zeros(10**6)}]).packed()[1]
     cancelled = [("a", "<f8", (1000, 10**6)), ("b", "<f8", (1000, -(10**6)))]
     odd = [("a", "<f8", (1000, 0.5)), ("b", "<f8", (1000, 0.5))]
@@ -146,6 +163,9 @@ def test_each_round_unpacks_to_exactly_its_bytes() -> None:
         {"content": np.append(content, content[:1]), "sizes": sizes},  # nobody's byte at the end
         {"content": content, "sizes": sizes[:1]},
         {"content": content, "sizes": np.array([first, -1])},
+        {"content": content, "sizes": np.array([-sizes[1], len(content) + sizes[1]])},  # the same places, from the end
+        {"content": content.astype(np.int64), "sizes": sizes},
+        {"content": content[:, None], "sizes": sizes},
         {"content": content, "sizes": sizes.astype(float)},
         {"content": np.insert(content, first, 0), "sizes": sizes + np.array([1, 0])},  # a byte after the end of a round
     ):

@@ -1,5 +1,6 @@
 """Plans from recordings of real training: every codec has a price, and the recording fits any federation."""
 
+import io
 import json
 from pathlib import Path
 
@@ -73,6 +74,13 @@ def test_a_recording_is_read_as_it_was_written(tmp_path: Path) -> None:
         np.testing.assert_allclose(again.codecs[name].errors, tables.errors, rtol=2e-3)
         if tables.bits_per_parameter is not None:
             np.testing.assert_array_equal(again.codecs[name].bits_per_parameter, tables.bits_per_parameter)
+
+
+def test_a_recording_with_a_pickle_is_not_read() -> None:
+    file = io.BytesIO()
+    np.savez(file, header=np.array([{}], dtype=object))
+    with pytest.raises(ValueError, match="allow_pickle"):
+        read_recording(file.getvalue())
 
 
 def test_values_are_interpolated_between_stored_rounds_and_held_after_the_last() -> None:

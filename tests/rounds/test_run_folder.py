@@ -373,6 +373,13 @@ def test_a_summary_that_does_not_say_so_is_that_of_a_finished_run(folder: Path) 
     assert read_progress(folder).finished
 
 
+def test_a_finished_run_stays_finished_if_it_begins_again_with_as_many_rounds(folder: Path) -> None:
+    before = (folder / "summary.json").read_bytes()
+    begin_run(folder, tiny_scenario(f"federation.rounds={ROUNDS}"))
+    assert (folder / "summary.json").read_bytes() == before
+    assert is_finished(folder, ROUNDS)
+
+
 def test_an_unfinished_run_that_gets_more_rounds_can_still_be_read(folder: Path) -> None:
     run = read_run(folder)
     write_run(folder, replace(run, summary=run.summary | {"finished": False}))

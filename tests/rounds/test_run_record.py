@@ -13,6 +13,7 @@ from qccf.paper.run_measures import bits_over_rounds, bits_over_sizes, rounds_to
 from qccf.rounds.run import Run
 from qccf.rounds.run_record import RunRecords, run_to_record
 from qccf.runtimes.simulator import simulate
+from tests.helpers.made_tables import CLIENTS, made_scenario, made_tables
 from tests.helpers.tiny import tiny_dataset, tiny_scenario
 
 
@@ -111,13 +112,64 @@ def test_a_report_is_made_from_a_record(runs: dict[str, Run], tmp_path: Path, ca
 def test_a_file_that_is_no_record_is_refused(tmp_path: Path) -> None:
     for text in (
         "no json", "[]", '{"format": 99, "scenarios": {}, "runs": {}}', '{"format": 1, "scenarios": {}, "runs": [1]}',
-        '{"format": 1, "scenarios": {}, "runs": {"a": 3}}', '{"format": 1, "scenarios": {"x": 3}, "runs": {}}',
+        '{"format": 1, "scenarios": {}, "runs": {"a": {}, "b": 3}}', '{"format": 1, "scenarios": {"x": 3}, "runs": {}}',
         "[" * 100_000,
     ):  # fmt: skip
         (tmp_path / "records.json").write_text(text)
         with pytest.raises(RunFolderError, match=r"records\.json holds no records"):
             RunRecords(tmp_path / "records.json")
     assert len(RunRecords(tmp_path / "missing.json")) == 0
+    (tmp_path / "records.json").write_text('{"format": 1, "scenarios": {}, "runs": {}}')
+    assert len(RunRecords(tmp_path / "records.json")) == 0
+
+
+def test_a_record_by_hand(tmp_path: Path) -> None:
+    """In three rounds one client sends 5 bits and is late, then two send 2 and 4 bits of which one is lost, then none.
+
+    The settings name a file that is not there: a record is read without it.
+    """
+    bits = np.zeros((3, CLIENTS), dtype=np.int64)
+    bits[0, 0], bits[1, :2] = 5, (2, 4)
+    came = np.zeros((3, CLIENTS), dtype=bool)
+    came[1, 0] = True
+    late = np.zeros((3, CLIENTS), dtype=bool)
+    late[0, 0] = True
+    clients = {"participated": bits > 0, "num_bits": bits, "arrived": came, "missed": late}
+    energy = {"energy_j": [3.0, 2.0, 0.5], "compute_energy_j": [1.0, 0.5, 0.5], "latency_s": 0.02}
+    learned = {"train_loss": 1.0, "test_accuracy": [0.1, np.nan, 0.3], "test_loss": 2.0}
+    tables = made_tables(energy | learned, clients, num_rounds=3)
+    scenario = made_scenario("radio.gain_db=1")
+    scenario = scenario.model_copy(update={"radio": scenario.radio.model_copy(update={"trace": "missing.csv"})})
+    records = RunRecords()
+    records.add("mine", Run(scenario, {"data": "Übung"}, *tables))
+    records.write(tmp_path / "records.json")
+    text = (tmp_path / "records.json").read_text(encoding="utf-8")
+    assert '"bits":["52.",".4.","...","...","...","..."]' in text
+    assert '"missed":["100","000","000","000","000","000"]' in text
+    assert '"lost":["100","010","000","000","000","000"]' in text
+    assert "Übung" in text, "as it is, for those who read the file"
+    read = RunRecords(tmp_path / "records.json")
+    assert "mine" in read
+    assert "yours" not in read
+    run = read.run("mine")
+    for column, values in (
+        ("participants", [1, 2, 0]), ("arrived", [0, 1, 0]), ("missed", [1, 0, 0]), ("mean_bits", [5.0, 3.0, np.nan]),
+        ("cumulative_energy_j", [3.0, 5.0, 5.5]), ("upload_energy_j", [2.0, 1.5, 0.0]),
+    ):  # fmt: skip
+        np.testing.assert_array_equal(run.round_columns[column], values, err_msg=column)
+    for column, table in clients.items():
+        np.testing.assert_array_equal(run.by_round(column), table, err_msg=column)
+
+
+def test_a_record_that_cannot_be_read_says_why(runs: dict[str, Run]) -> None:
+    records = RunRecords()
+    records.add("a", runs["a"])
+    records._runs["a"]["energy_j"] = [0.1]
+    with pytest.raises(RunFolderError, match="can read: its tables are not those of 8 rounds of 5 clients; record"):
+        records.run("a")
+    records._runs["a"] = records._runs["a"] | {"summary": {"energy_j": "much"}, "energy_j": [0.1] * 8}
+    with pytest.raises(RunFolderError, match=r"energy_j = 'much' in .* is not of type Real; record"):
+        records.run("a")
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,9 @@ def test_default_targets_are_the_highest_that_a_run_reached() -> None:
     assert default_targets([made_run([0.06, 0.06]), made_run([0.01, 0.01])]) == [0.05]
     assert default_targets([made_run([0.01, 0.02])]) == []
     assert default_targets([made_run([NAN, NAN])]) == []
+    assert default_targets([]) == []
+    assert default_targets([made_run([0.15, 0.15])]) == [0.05, 0.1, 0.15], "although 0.15 / 0.05 is below 3"
+    assert default_targets([made_run([0.04996, 0.04996])]) == [], "almost is not enough"
 
 
 def test_cells_have_intervals_over_seeds_and_say_what_was_not_reached() -> None:
@@ -87,3 +90,13 @@ def test_the_sentence_names_the_least_energy_to_the_highest_common_target() -> N
     assert least_energy_sentence([second, first], [0.4, 0.5, 0.7]).startswith("Remember: to 50 % accuracy, lean qccf")
     assert least_energy_sentence([first, second], [0.7]) == ""
     assert least_energy_sentence([first], [0.5]) == ""
+
+
+def test_the_sentence_counts_what_all_seeds_reached_and_compares_with_the_dearest() -> None:
+    first = made_run([0.6, 0.6], energy_j=0.1)
+    dear, dearer = (made_run([0.6, 0.6], energy_j=joules, label=f"{joules:g} J") for joules in (1.0, 2.0))
+    assert least_energy_sentence([first, dear, dearer], [0.5]) == (
+        "Remember: to 50 % accuracy, qccf took 200 mJ, 5 % of the 4.00 J that 2 J qccf took."
+    )
+    unlucky = made_run([0.1, 0.1], label="1 J")
+    assert least_energy_sentence([first, dear, unlucky], [0.5]) == ""

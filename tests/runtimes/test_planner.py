@@ -91,6 +91,8 @@ def test_constant_and_trace_statistics(tmp_path: Path) -> None:
         ("round,loss\n0,1,2\n", "row 1 has 3 cells, but there are 2 columns"),
         ("round,loss,loss\n0,1,2\n", "a column twice"),
         ("round,loss\n0,1\n0,2\n", "gives a round twice"),
+        ("round,client,loss\n0,0,1\n0,0,2\n0,1,1\n", "gives a round twice"),
+        ("round,loss\n0,1000001\n", "row 1 has a value that is not between 0 and 1e"),
         ("round,loss\n", "holds no values"),
         ("round,client,loss\n0,44,1\n", "names client 44"),
         ("round,client,loss\n0,10,1\n", "names client 10, but there are clients 0 to 9"),
@@ -103,6 +105,13 @@ def test_bad_traces_get_a_sentence(tmp_path: Path, text: str, words: str) -> Non
     path.write_text(text)
     with pytest.raises(ConfigError, match=words):
         read_trace(str(path), 10)
+
+
+def test_a_trace_has_values_up_to_a_million(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("round,loss\n7,1000000\n0,0\n")
+    ((rounds, values),) = read_trace(str(path), 10).values()
+    assert (rounds.tolist(), values.tolist()) == ([0.0, 7.0], [0.0, 1e6])
 
 
 def test_missing_trace() -> None:
