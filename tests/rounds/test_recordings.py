@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +96,8 @@ def test_values_are_interpolated_between_stored_rounds_and_held_after_the_last()
     np.testing.assert_allclose(known.known(int(middle)).weight_ranges, expected)
     np.testing.assert_array_equal(known.known(10_000).weight_ranges, ranges[-1])
     np.testing.assert_allclose(known.losses(0), recording.series["loss"][1])
+    known.recording = replace(recording, rounds=10.0 * rounds)
+    np.testing.assert_allclose(known.known(5).weight_ranges, (ranges[0] + ranges[1]) / 2.0)
 
 
 def test_clients_repeat_and_sizes_and_errors_scale_with_the_parameters() -> None:

@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from qccf.rounds.run_folder import (
     require_only_data,
     require_same_run,
     settings_difference,
+    table_bytes,
     write_run,
 )
 from qccf.runtimes.simulator import simulate
@@ -341,6 +343,15 @@ def test_statistics_that_are_not_known_come_back(folder: Path) -> None:
     errors[3, 1] = np.nan
     write_run(folder, replace(run, statistics_columns={"upload_errors": errors}))
     np.testing.assert_array_equal(read_run(folder).statistics_columns["upload_errors"], errors)
+    write_run(folder, replace(run, statistics_columns={"upload_errors": errors[:, 1:]}))
+    np.testing.assert_array_equal(read_run(folder).statistics_columns["upload_errors"], errors[:, 1:])
+
+
+def test_a_table_as_bytes_is_a_file_that_other_programs_read() -> None:
+    columns = {"a": np.array([1.0, np.nan]), "b": np.array([[1, 2], [3, 4]])}
+    frame = pd.read_parquet(BytesIO(table_bytes(columns)))
+    assert frame["a"].isna().tolist() == [False, True]
+    assert [row.tolist() for row in frame["b"]] == [[1, 2], [3, 4]]
 
 
 def test_the_progress_of_a_run_is_its_newest_checkpoint(folder: Path) -> None:

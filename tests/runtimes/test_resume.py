@@ -457,10 +457,15 @@ def test_a_lower_accuracy_would_shorten_a_run_and_is_refused(tmp_path: Path, bef
 
 @pytest.mark.parametrize(
     "change",
-    [lambda weights: weights.view(np.int32), lambda weights: weights.reshape(-1, 2), lambda weights: weights[None]],
+    [
+        lambda weights: weights.view(np.int32),
+        lambda weights: weights.reshape(-1, 2),
+        lambda weights: weights[None],
+        lambda weights: -weights,
+    ],
 )
-def test_a_checkpoint_whose_arrays_have_another_type_or_shape_is_damaged(tmp_path: Path, change) -> None:
-    """The bytes are the same, so that only the digest of type and shape can tell."""
+def test_a_checkpoint_whose_arrays_have_another_type_or_shape_or_content_is_damaged(tmp_path: Path, change) -> None:
+    """With the same bytes only the digest of type and shape can tell."""
     stopped_after(2, tmp_path)
     newest = tmp_path / "checkpoints" / "round-000002.npz"
     with np.load(newest) as file:
