@@ -299,7 +299,7 @@ def _require_policy_state(found: Mapping[str, Any], first: Mapping[str, Any]) ->
     for key, value in found.items():
         numbers = value if isinstance(value, list) else [value]
         _require(all(_is_number(one) for one in numbers), f"{key} of its policy is no number")
-    for key, value in {**dict.fromkeys(found, 0.0), **first}.items():  # what a later round adds is a number
+    for key, value in {**dict.fromkeys(found), **first}.items():  # what a later round adds is a number
         mine = found.get(key)
         listed = isinstance(mine, list) and (not value or len(mine) == len(value))  # an empty list grows
         _require(listed if isinstance(value, list) else _is_number(mine), f"{key} of its policy has another form")
