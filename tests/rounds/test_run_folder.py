@@ -140,9 +140,8 @@ def test_settings_and_tables_of_version_0_1_are_checked_as_far_as_possible(folde
     settings = (folder / "scenario.toml").read_text()
     (folder / "scenario.toml").write_text(settings.replace('path_loss = "umi"', 'scenario = "uma"'))
     assert read_run(folder).scenario.cell.path_loss == "uma"
-    column = pq.ParquetFile(folder / "rounds.parquet").metadata.row_group(0).column(0)
     data = bytearray((folder / "rounds.parquet").read_bytes())
-    data[(column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 1] ^= 1
+    data[last_byte(pq.ParquetFile(folder / "rounds.parquet"))] ^= 1
     (folder / "rounds.parquet").write_bytes(data)
     with pytest.raises(RunFolderError, match=r"rounds\.parquet is damaged"):
         read_run(folder)
@@ -272,15 +271,19 @@ def test_other_workers_do_not_make_the_settings_look_damaged(folder: Path) -> No
     assert read_run(folder).finished
 
 
+def last_byte(file: pq.ParquetFile) -> int:
+    """The place of the last byte of the first column."""
+    column = file.metadata.row_group(0).column(0)
+    return (column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 1
+
+
 def test_tables_have_page_checksums(folder: Path) -> None:
     """A reader of another program can check them, too."""
     whole = pd.read_parquet(folder / "rounds.parquet")
     table = pq.ParquetFile(folder / "rounds.parquet", page_checksum_verification=True).read()
     assert table.num_rows == len(whole) == ROUNDS
-    column = pq.ParquetFile(folder / "rounds.parquet").metadata.row_group(0).column(0)
-    last = (column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 1
     data = bytearray((folder / "rounds.parquet").read_bytes())
-    data[last] ^= 1
+    data[last_byte(pq.ParquetFile(folder / "rounds.parquet"))] ^= 1
     (folder / "rounds.parquet").write_bytes(data)
     with pytest.raises(OSError, match=r"(?i)crc|checksum|deserialize"):
         pq.ParquetFile(folder / "rounds.parquet", page_checksum_verification=True).read()
@@ -349,9 +352,13 @@ def test_statistics_that_are_not_known_come_back(folder: Path) -> None:
 
 def test_a_table_as_bytes_is_a_file_that_other_programs_read() -> None:
     columns = {"a": np.array([1.0, np.nan]), "b": np.array([[1, 2], [3, 4]])}
-    frame = pd.read_parquet(BytesIO(table_bytes(columns)))
-    assert frame["a"].isna().tolist() == [False, True]
-    assert [row.tolist() for row in frame["b"]] == [[1, 2], [3, 4]]
+    data = bytearray(table_bytes(columns))
+    table = pq.read_table(BytesIO(data), page_checksum_verification=True)
+    assert table["a"].null_count == 1
+    assert table["b"].to_pylist() == [[1, 2], [3, 4]]
+    data[last_byte(pq.ParquetFile(BytesIO(data)))] ^= 1
+    with pytest.raises(OSError, match=r"(?i)crc|checksum|deserialize"):
+        pq.read_table(BytesIO(data), page_checksum_verification=True)
 
 
 def test_the_progress_of_a_run_is_its_newest_checkpoint(folder: Path) -> None:
