@@ -126,7 +126,7 @@ def test_a_file_that_is_no_record_is_refused(tmp_path: Path) -> None:
 def test_a_record_by_hand(tmp_path: Path) -> None:
     """In three rounds one client sends 5 bits and is late, then two send 2 and 4 bits of which one is lost, then none.
 
-    The settings name a file that is not there: a record is read without it.
+    The settings name a file, which is not opened when the record is read.
     """
     bits = np.zeros((3, CLIENTS), dtype=np.int64)
     bits[0, 0], bits[1, :2] = 5, (2, 4)
@@ -138,8 +138,10 @@ def test_a_record_by_hand(tmp_path: Path) -> None:
     energy = {"energy_j": [3.0, 2.0, 0.5], "compute_energy_j": [1.0, 0.5, 0.5], "latency_s": 0.02}
     learned = {"train_loss": 1.0, "test_accuracy": [0.1, np.nan, 0.3], "test_loss": 2.0}
     tables = made_tables(energy | learned, clients, num_rounds=3)
-    scenario = made_scenario("radio.gain_db=1")
-    scenario = scenario.model_copy(update={"radio": scenario.radio.model_copy(update={"trace": "missing.csv"})})
+    (tmp_path / "any.csv").write_text("secret")
+    scenario = made_scenario()
+    named = scenario.radio.model_copy(update={"trace": str(tmp_path / "any.csv")})
+    scenario = scenario.model_copy(update={"radio": named})
     records = RunRecords()
     records.add("mine", Run(scenario, {"data": "Übung"}, *tables))
     records.write(tmp_path / "records.json")
@@ -152,6 +154,7 @@ def test_a_record_by_hand(tmp_path: Path) -> None:
     assert "mine" in read
     assert "yours" not in read
     run = read.run("mine")
+    assert run.scenario.radio.trace_digest == ""
     for column, values in (
         ("participants", [1, 2, 0]), ("arrived", [0, 1, 0]), ("missed", [1, 0, 0]), ("mean_bits", [5.0, 3.0, np.nan]),
         ("cumulative_energy_j", [3.0, 5.0, 5.5]), ("upload_energy_j", [2.0, 1.5, 0.0]),
