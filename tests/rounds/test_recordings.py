@@ -186,6 +186,10 @@ def test_the_recording_is_that_of_the_preset_or_the_model() -> None:
     scaled = recording_words(load_scenario("quick", ["learning.num_parameters=1000", "federation.rounds=50"]))
     assert "recorded for 246,590 parameters; scaled; the last values are held after that" in scaled
     assert "scaled" not in recording_words(load_scenario("quick"))
+    count = bundled_recording("quick").about["rounds"]
+    for rounds, held in ((count, False), (count + 1, True)):
+        words = recording_words(load_scenario("quick", [f"federation.rounds={rounds}"]))
+        assert ("the last values are held after that" in words) == held
     faster = recording_words(load_scenario("quick", ["learning.learning_rate=0.3"]))
     assert faster.endswith("errors of updates are scaled with the squares of learning rate and steps")
     assert "local steps" not in recording_words(load_scenario("quick"))
