@@ -86,6 +86,76 @@ def test_limits_are_exact(subject) -> None:
             assert np.array_equal(getattr(first.statistics, field)[3], getattr(claimed, field)[3]) == believed
 
 
+EQUAL = Statistics(*[np.ones(5)] * 5, np.ones((5, MAX_NUM_BITS)), np.ones((5, MAX_NUM_BITS)))
+ABOVE = [(subject, name) for subject in claims.SUBJECTS for name in subject.fields]
+
+
+@pytest.mark.parametrize(("subject", "field"), ABOVE, ids=lambda one: getattr(one, "name", one))
+def test_a_claim_at_its_limit_is_believed_and_one_just_above_is_not(subject, field) -> None:
+    everybody = np.ones(5, dtype=bool)
+    for limit, verdict in (
+        (subject.first, lambda claimed: first_statistics(claimed, everybody, RULES)),
+        (subject.later, lambda claimed: next_statistics(EQUAL, claimed, np.array([3]), NO_DOUBTS, RULES)),
+    ):
+        assert not verdict(with_value(EQUAL, field, 3, limit)).warnings
+        above = verdict(with_value(EQUAL, field, 3, np.nextafter(limit, np.inf)))
+        assert len(above.warnings) == 1
+        assert above.doubts.tolist() == [0, 0, 0, 1, 0]
+        np.testing.assert_array_equal(getattr(above.statistics, field), getattr(EQUAL, field))
+
+
+@pytest.mark.parametrize("tolerance", [1.0, 4.0, 0.25])
+@pytest.mark.parametrize("scale", [1.0, 8.0])
+def test_the_limit_below_is_exact(tolerance: float, scale: float) -> None:
+    """It is a share of the others' median, and a tolerance lowers it."""
+    known, limit = replace(EQUAL, gradient_norms_sq=np.full(5, scale)), 1e-3 / tolerance * scale
+    for value, believed in ((limit, True), (np.nextafter(limit, 0.0), False)):
+        claimed = with_value(known, "gradient_norms_sq", 3, value)
+        after = next_statistics(known, claimed, np.array([3]), NO_DOUBTS, ClaimRules(tolerance))
+        assert after.statistics.gradient_norms_sq[3] == (value if believed else scale)
+
+
+@pytest.mark.parametrize("field", ["upload_errors", "upload_bits"])
+@pytest.mark.parametrize("value", [1e30, np.nan, -1.0])
+def test_one_wrong_number_of_bits_is_enough_not_to_believe_a_table(field: str, value: float) -> None:
+    known = honest()
+    table = getattr(known, field).copy()
+    table[3, 6] = value
+    after = next_statistics(known, replace(known, **{field: table}), EVERYBODY, NO_DOUBTS, RULES)
+    np.testing.assert_array_equal(getattr(after.statistics, field), getattr(known, field))
+    assert len(after.warnings) == 1
+    if value == 1e30:
+        assert after.warnings[0].startswith(f"client 3 reported {field} (q = 7) = 1e+30, and the limit is ")
+
+
+@pytest.mark.parametrize("field", [name for name in FIELDS if name not in ("gradient_norms_sq", "upload_bits")])
+def test_nothing_is_a_possible_value(field: str) -> None:
+    """The gradients of a single batch do not vary, and a model of zeros has no range."""
+    claimed = with_value(honest(), field, 3, 0.0)
+    for after in (
+        first_statistics(claimed, np.ones(5, dtype=bool), RULES),
+        next_statistics(honest(), claimed, EVERYBODY, NO_DOUBTS, RULES),
+    ):
+        assert not after.warnings
+        np.testing.assert_array_equal(getattr(after.statistics, field), getattr(claimed, field))
+
+
+def test_where_gradients_of_the_others_do_not_vary_their_norms_limit_a_variance() -> None:
+    known = replace(EQUAL, gradient_variances=np.zeros(5), gradient_norms_sq=np.full(5, 4.0))
+    for value, believed in ((50.0 * 4.0, True), (201.0, False)):
+        claimed = with_value(known, "gradient_variances", 3, value)
+        after = next_statistics(known, claimed, np.array([3]), NO_DOUBTS, RULES)
+        assert after.statistics.gradient_variances[3] == (value if believed else 0.0)
+
+
+@pytest.mark.parametrize("field", ["weight_ranges", "error_scales", "upload_errors"])
+def test_where_the_others_have_nothing_there_is_no_limit(field: str) -> None:
+    known = replace(EQUAL, **{field: np.zeros_like(getattr(EQUAL, field))})
+    claimed = with_value(known, field, 3, 1e6)
+    after = next_statistics(known, claimed, np.array([3]), NO_DOUBTS, RULES)
+    np.testing.assert_array_equal(getattr(after.statistics, field), getattr(claimed, field))
+
+
 def test_the_limits_are_those_of_the_table_in_docs_security() -> None:
     assert {one.name: (one.first, one.later, one.least) for one in claims.SUBJECTS} == {
         "gradient_norm_sq": (20.0, 100.0, 1e-3),
@@ -115,6 +185,21 @@ def test_one_liar_among_three_does_not_make_an_honest_claim_look_wrong() -> None
         assert after[1] == known.gradient_norms_sq[1]
 
 
+def test_three_clients_can_tell_who_lies_from_the_start_and_two_cannot() -> None:
+    known = honest(3)
+    lie = with_value(known, "gradient_norms_sq", 1, 1e30)
+    first = first_statistics(lie, np.ones(3, dtype=bool), RULES)
+    assert first.statistics.gradient_norms_sq.tolist() == [0.8, 1.0, 1.2]
+    assert first.doubts.tolist() == [0, 1, 0]
+    two = with_value(honest(2), "gradient_norms_sq", 1, 1e30)
+    first = first_statistics(two, np.ones(2, dtype=bool), RULES)
+    later = next_statistics(honest(2), two, np.arange(2), first.doubts, RULES)
+    for found in (first, later):
+        assert found.statistics.gradient_norms_sq.tolist() == [0.8, 1e30]
+        assert found.doubts.tolist() == [0, 0]
+        assert not found.warnings
+
+
 def test_what_reports_now_counts_as_much_as_what_was_reported_long_ago() -> None:
     """Gradients of a large federation fall while most clients sit out: a hundred of a thousand report."""
     known = replace(honest(1000), gradient_norms_sq=np.ones(1000), error_scales=np.ones(1000))
@@ -123,6 +208,25 @@ def test_what_reports_now_counts_as_much_as_what_was_reported_long_ago() -> None
     after = next_statistics(known, claimed, reports, np.zeros(1000, dtype=np.int64), RULES)
     np.testing.assert_array_equal(after.statistics.gradient_norms_sq, claimed.gradient_norms_sq)
     assert not after.warnings
+
+
+@pytest.mark.parametrize(("count", "believed"), [(3, False), (4, True)])
+def test_three_others_that_report_now_are_a_reference_of_their_own(count: int, believed: bool) -> None:
+    """The gradients of all that report are far below those of the six others, which reported long ago."""
+    known = replace(honest(10), gradient_norms_sq=np.ones(10))
+    claimed = replace(known, gradient_norms_sq=np.where(np.arange(10) < count, 1e-4, 1.0))
+    after = next_statistics(known, claimed, np.arange(count), np.zeros(10, dtype=np.int64), RULES)
+    assert (after.statistics.gradient_norms_sq[:count] == (1e-4 if believed else 1.0)).all()
+    assert len(after.warnings) == (0 if believed else count)
+
+
+def test_what_newcomers_report_is_a_vote_at_once_and_what_stood_for_them_is_none() -> None:
+    """Three report for the first time, 300 each. The two others reported 1, which stood for the three as well."""
+    known, doubts = replace(honest(), gradient_norms_sq=np.ones(5)), np.array([0, 0, *[claims.NEVER] * 3])
+    claimed = replace(known, gradient_norms_sq=np.array([1.0, 1.0, 300.0, 300.0, 300.0]))
+    after = next_statistics(known, claimed, np.array([2, 3, 4]), doubts, RULES)
+    np.testing.assert_array_equal(after.statistics.gradient_norms_sq, claimed.gradient_norms_sq)
+    assert after.doubts.tolist() == [0] * 5
 
 
 def test_high_claims_must_agree_with_the_upload() -> None:
@@ -147,6 +251,35 @@ def test_high_claims_must_agree_with_the_upload() -> None:
             lambda _, size=true_size: Evidence(num_bits=4, size_bits=size * 0.9),
         )  # fmt: skip
         assert np.array_equal(after.statistics.upload_bits, sizes) == believed
+
+
+SHOWN = [("weight_ranges", "weight_range"), ("error_scales", "error_scale"), ("upload_bits", "size_bits")]
+
+
+@pytest.mark.parametrize(("field", "shown"), SHOWN)
+@pytest.mark.parametrize(("tolerance", "factor"), [(1.0, 2.0), (0.5, 2.0), (2.0, 4.0)])
+def test_a_claim_may_be_twice_what_its_upload_shows(field: str, shown: str, tolerance: float, factor: float) -> None:
+    """It is examined if it is more than twice the median of the others; a tolerance above 1 is a factor here, too."""
+
+    def is_believed(claim: float, evidence: float) -> bool:
+        found, claimed = Evidence(num_bits=4)._replace(**{shown: evidence}), with_value(EQUAL, field, 3, claim)
+        rules = ClaimRules(tolerance)
+        after = next_statistics(EQUAL, claimed, np.array([3]), NO_DOUBTS, rules, lambda _: found)
+        return np.array_equal(getattr(after.statistics, field), getattr(claimed, field))
+
+    assert is_believed(4.5, 4.5 / factor)
+    assert not is_believed(4.5, np.nextafter(4.5 / factor, 0.0))
+    assert is_believed(2.0, 0.1), "not examined"
+    assert not is_believed(np.nextafter(2.0, 3.0), 0.1)
+
+
+@pytest.mark.parametrize("field", claims.EXAMINED)
+def test_a_high_claim_is_believed_where_the_upload_shows_nothing_of_it(field: str) -> None:
+    claimed = with_value(EQUAL, field, 3, 9.0)
+    others = Evidence(weight_range=0.1, error_scale=0.1, num_bits=4, size_bits=0.1)
+    for evidence in (Evidence(), Evidence(num_bits=4), others._replace(**{dict(SHOWN)[field]: None})):
+        after = next_statistics(EQUAL, claimed, np.array([3]), NO_DOUBTS, RULES, lambda _, one=evidence: one)
+        np.testing.assert_array_equal(getattr(after.statistics, field), getattr(claimed, field))
 
 
 @pytest.mark.parametrize("name", CODECS)
@@ -189,6 +322,14 @@ def test_a_client_that_lies_again_and_again_is_distrusted_until_it_is_believed_a
         told += after.warnings
     assert told == ["client 3 is trusted again."]
     assert known.gradient_norms_sq[3] == honest().gradient_norms_sq[3]
+
+
+def test_where_everybody_is_distrusted_the_last_trusted_values_stay() -> None:
+    doubts = np.full(5, claims.DISTRUSTED)
+    wrong = replace(honest(), gradient_norms_sq=np.full(5, np.nan))
+    after = next_statistics(honest(), wrong, EVERYBODY, doubts, RULES)
+    for name in FIELDS:
+        np.testing.assert_array_equal(getattr(after.statistics, name), getattr(honest(), name))
 
 
 def test_who_has_not_reported_starts_with_the_median_of_the_others() -> None:
@@ -236,6 +377,12 @@ def test_nothing_is_no_value_that_stands_for_absent_clients() -> None:
     np.testing.assert_array_equal(empty.statistics.upload_bits, known.upload_bits[[0] * 5])
 
 
+def test_where_nobody_is_believed_at_first_a_statistic_is_zero() -> None:
+    wrong = replace(honest(), gradient_norms_sq=np.full(5, np.nan))
+    assert not first_statistics(wrong, np.ones(5, dtype=bool), RULES).statistics.gradient_norms_sq.any()
+    assert not first_statistics(honest(), np.zeros(5, dtype=bool), RULES).statistics.gradient_norms_sq.any()
+
+
 def test_what_stands_for_absent_clients_is_no_vote() -> None:
     """Of ten clients two were measured. The others have the median of these, which nobody has said."""
     known = honest(10)
@@ -269,6 +416,15 @@ def test_a_loss_far_beyond_the_others_is_ignored() -> None:
     assert np.array_equal(claims.believed_losses(exact, RULES)[0], exact), "losses of 0 limit nothing"
 
 
+@pytest.mark.parametrize("tolerance", [1.0, 4.0, 0.25])
+def test_the_limit_of_a_loss_is_exact(tolerance: float) -> None:
+    limit = 100.0 * tolerance * 2.0
+    for value, believed in ((limit, True), (np.nextafter(limit, np.inf), False)):
+        found, said = claims.believed_losses(np.array([2.0, 2.0, value]), ClaimRules(tolerance))
+        assert np.isnan(found).tolist() == [False, False, not believed]
+        assert len(said) == (not believed)
+
+
 def test_a_dataset_size_is_limited_by_the_others_or_announced() -> None:
     stated = {0: 100, 1: 1600, 2: 90, 3: 110}
     sizes, said = registered_sizes(stated, 5, RULES)
@@ -283,6 +439,15 @@ def test_a_dataset_size_is_limited_by_the_others_or_announced() -> None:
     assert registered_sizes({0: 5, 1: 10**9}, 2, RULES)[0].tolist() == [5.0, 1e9], "two cannot tell who lies"
     assert registered_sizes({0: 60, 1: 10**9}, 4, RULES)[0].tolist() == [60.0, 240.0, 60.0, 60.0], "two of four either"
     assert registered_sizes({1: 10**9}, 3, RULES)[0].tolist() == [1e9] * 3
+
+
+def test_the_limit_of_a_dataset_size_is_a_whole_number_and_at_least_one() -> None:
+    assert registered_sizes({0: 100, 1: 400, 2: 100}, 3, RULES)[1] == [], "exactly the limit"
+    half = ClaimRules(most_times_median=1.5)
+    assert registered_sizes({0: 3, 1: 9, 2: 3}, 3, half)[0].tolist() == [3.0, 4.0, 3.0], "4.5 samples"
+    assert registered_sizes({0: 1, 1: 9, 2: 1}, 3, half)[0].tolist() == [1.0, 1.0, 1.0]
+    assert registered_sizes({0: 0, 1: 9, 2: 0}, 3, half)[0].tolist() == [0.0, 1.0, 0.0]
+    assert registered_sizes({0: 60, 1: 50, 3: 70}, 5, RULES)[0].tolist() == [60.0, 50.0, 60.0, 70.0, 60.0]
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
