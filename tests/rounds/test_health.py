@@ -5,7 +5,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from qccf.rounds.health import Finding, Kind, diverges, gathered, health, jain_index, oscillation, service
+from qccf.rounds.health import Finding, Kind, diverges, gathered, health, is_recorded, jain_index, oscillation, service
 from tests.helpers.made_tables import CLIENTS, ROUNDS, made_scenario, made_tables
 
 N, K = np.arange(ROUNDS)[:, None], np.arange(CLIENTS)[None, :]
@@ -23,6 +23,7 @@ def test_a_run_in_which_all_is_well_has_no_findings() -> None:
     assert findings() == {}
     assert findings(None, None, "control.form=paper") == {}
     assert findings(num_rounds=1) == {}
+    assert findings(num_rounds=0) == {}
 
 
 def test_tables_of_older_versions_and_empty_ones_have_no_findings() -> None:
@@ -32,7 +33,14 @@ def test_tables_of_older_versions_and_empty_ones_have_no_findings() -> None:
         old = {key: column for key, column in clients.items() if key != name}
         assert health(rounds, old, SCENARIO) == []
         assert service(rounds, old, SCENARIO) == (None, None, None, None)
+    for name in ("aggregate_error", "error_budget", "error_price"):
+        assert health({key: column for key, column in rounds.items() if key != name}, clients, SCENARIO) == []
     assert health({}, {}, SCENARIO) == []
+
+
+def test_tables_need_no_more_columns_than_health_uses() -> None:
+    assert is_recorded(dict.fromkeys(["aggregate_error", "error_budget", "error_price"]),
+                       dict.fromkeys(["able", "turn", "most_bits"]))  # fmt: skip
 
 
 def test_empty_rounds() -> None:
@@ -74,6 +82,7 @@ def test_clients_that_never_take_part() -> None:
         "1 of 6 clients (0) never took part, although it could"
         in findings(None, {"participated": K > 0})["never-scheduled"]
     )
+    assert "5 of 6 clients (0, 1, 2, 3, 4) never" in findings(None, {"participated": K >= 5})["never-scheduled"]
     assert "6 of 6 clients (0, 1, 2, 3, 4 and 1 more)" in findings(None, {"participated": False})["never-scheduled"]
 
 
@@ -126,6 +135,9 @@ def test_clients_whose_batteries_ran_out() -> None:
     }
     assert findings(None, batteries, "control.form=paper") == {"empty-batteries": words + lower}
     assert findings(None, {"battery_j": 0.5}) == {}
+    last = findings(None, {"battery_j": np.where((K == 3) & (N == ROUNDS - 1), 0.0, 0.5)})["empty-batteries"]
+    assert last.startswith(f"1 of 6 clients (3) ran out of battery, the first in round {ROUNDS - 1}, ")
+    assert findings(None, {"battery_j": np.where((K == 3) & (N < ROUNDS - 1), 0.0, 0.5)}) == {}, "recharged at last"
 
 
 def test_an_error_budget_that_is_not_met() -> None:
@@ -157,6 +169,42 @@ def test_an_error_budget_that_is_not_met() -> None:
     assert findings({"aggregate_error": 1.2}, few) == findings({"aggregate_error": 1.2}), "2 of 240 are not many"
     other = findings({"aggregate_error": 1.2}, None, "policy.name=principle")["error-budget"]
     assert other.endswith('use policy.name = "qccf", or raise device.deadline_s or radio.bandwidth_hz.')
+
+
+def test_an_error_budget_is_judged_more_strictly_from_twenty_rounds_on() -> None:
+    assert findings({"aggregate_error": 2.0}, num_rounds=19) == {}, "exactly twice the budget"
+    assert "above 2: " in findings({"aggregate_error": np.nextafter(2.0, 3.0)}, num_rounds=19)["error-budget"]
+    assert "above 1.1: " in findings({"aggregate_error": 2.0}, num_rounds=20)["error-budget"]
+
+
+def test_a_loss_of_one_upload_in_a_hundred_does_not_explain_a_large_error() -> None:
+    rounds = np.arange(50)[:, None]
+    for count, words in ((3, "raise control.slack"), (4, "1% of the uploads were lost")):
+        late = (K == 0) & (rounds < count)
+        found = findings({"aggregate_error": 1.2}, {"missed": late, "arrived": ~late}, num_rounds=50)
+        assert f"above 1.1: {words}" in found["error-budget"]
+    only = {"participated": (N == 0) & (K == 0), "missed": True, "arrived": False}
+    assert "above 1.1: 100% of the uploads were lost" in findings({"aggregate_error": 1.2}, only)["error-budget"]
+
+
+def test_in_the_papers_form_the_error_follows_from_the_growth_of_the_queue() -> None:
+    """The queue moves by the error minus ε2 = 0.03 in each round. At 0 it cannot fall, so that it tells nothing."""
+
+    def ratio(queue, *settings: str, num_rounds: int = ROUNDS) -> float | None:
+        tables = made_tables({"aggregate_error": 0.7, "quantization_queue": queue}, num_rounds=num_rounds)
+        return service(*tables, made_scenario("control.form=paper", *settings)).error_ratio
+
+    times = np.arange(ROUNDS)
+    assert ratio(10.0 + 0.03 * times) == pytest.approx(2.0)
+    assert ratio(0.5 + 0.003 * times) == pytest.approx(1.1)
+    assert ratio(10.0 - 0.015 * times) == pytest.approx(0.5)
+    assert ratio(10.0 - 0.06 * times) == 0.0
+    assert ratio(np.array([5.0, 5.03]), num_rounds=2) == pytest.approx(2.0)
+    assert ratio(5.0, num_rounds=1) == pytest.approx(0.7), "one round shows no growth"
+    assert ratio(np.where(times == 9, 0.0, 10.0)) == pytest.approx(0.7), "at 0"
+    assert ratio(10.0 + times, "control.paper.quantization_budget=0") == pytest.approx(0.7)
+    assert ratio(10.0 + times, "control.form=scale-free") == pytest.approx(0.7)
+    assert ratio(10.0 + times, "policy.name=principle") == pytest.approx(0.7)
 
 
 TIMES = np.arange(200.0)
@@ -202,6 +250,22 @@ def test_series_that_do_not_diverge(series: np.ndarray) -> None:
     assert not diverges(series)
 
 
+@pytest.mark.parametrize(
+    ("levels", "expected"),
+    [
+        ([6.0, 7.0, 8.0, 9.0], True),  # exactly 1.5 times
+        ([6.0, 7.0, 8.0, 8.9], False),
+        ([0.0, 5.0, 15.0, 19.0], True),  # the last growth is exactly 0.8 of the first
+        ([0.0, 5.0, 15.0, 18.9], False),
+        ([4.0, 8.0, 8.0, 12.0], False),  # not through all quarters
+        ([4.0, 8.0, 7.0, 12.0], False),
+    ],
+)
+def test_the_limits_of_divergence_are_exact(levels: list[float], expected: bool) -> None:
+    """Twenty values are enough to judge."""
+    assert diverges(np.repeat(levels, 5)) == expected
+
+
 def test_queues_that_diverge() -> None:
     grows = np.arange(1.0, ROUNDS + 1.0)
     paper = "control.form=paper"
@@ -236,6 +300,16 @@ def test_bits_that_stay_at_one() -> None:
     assert findings(None, one) == {}, "the budget is met"
     assert findings({"aggregate_error": late}, {"num_bits": np.where(N >= 21, 1, 3)}) == {}
     assert findings({"aggregate_error": late}, one | {"participated": N < 20, "able": N < 20}) == {}
+
+
+def test_bits_are_judged_from_twenty_rounds_on_and_of_participants_only() -> None:
+    one = {"num_bits": 1}
+    assert set(findings({"aggregate_error": 1.2}, one, num_rounds=20)) == {"error-budget", "bits-at-one"}
+    assert set(findings({"aggregate_error": 1.2}, one, num_rounds=19)) == set()
+    absent = {"participated": (K > 0) | (N < 20)}
+    assert set(findings({"aggregate_error": 1.2}, one | absent)) == {"error-budget", "bits-at-one"}
+    for bits in (np.where((K == 0) & (N == 30), 1, 3), np.where((K == 0) & (N == 30), 6, 3)):
+        assert set(findings({"aggregate_error": 1.2}, {"num_bits": bits})) == {"error-budget"}, "a single upload"
 
 
 def test_bits_that_stay_at_the_most_that_the_links_carry() -> None:
@@ -278,6 +352,27 @@ def test_aggregates_that_err_by_far_more_than_learning_tolerates() -> None:
     assert "erred by 11 times" in findings(lost, one)["noisy-aggregates"], "a round in which nothing arrived"
 
 
+def test_the_limit_of_noise_and_what_counts() -> None:
+    """Steps of 1 with a gradient of 1 and 6 steps: a squared update of 36, of which learning tolerates three."""
+    settings, one = ("learning.learning_rate=1",), {"num_bits": 1, "most_bits": 1, "gradient_norm_sq": 1.0}
+
+    def noise(error, *more: str, num_rounds: int = 20, **changed) -> dict[str, str]:
+        return findings(
+            {"aggregate_error": error, "error_budget": 1e9}, one | changed, *settings, *more, num_rounds=num_rounds
+        )
+
+    assert noise(10.0 * 3.0 * 36.0) == {}, "exactly ten times what learning tolerates"
+    assert set(noise(1081.0)) == {"noisy-aggregates"}, "twenty rounds are enough"
+    assert set(noise(1081.0, "control.form=paper")) == {"noisy-aggregates"}
+    still = np.where(np.arange(20)[:, None] == 15, 0.0, 1.0)
+    assert "erred by 10 times" in noise(1081.0, gradient_norm_sq=still)["noisy-aggregates"], "a round without gradients"
+    assert noise(1081.0, gradient_norm_sq=0.0) == {}
+    half = 1 + np.arange(20)[:, None] % 2
+    assert "lower control.slack" in noise(1081.0, most_bits=half)["noisy-aggregates"], "half a bit is left"
+    fewer = np.where(np.arange(20)[:, None] % 4 == 3, 2, 1)
+    assert "lower control.slack" not in noise(1081.0, most_bits=fewer)["noisy-aggregates"], "a quarter is not enough"
+
+
 def test_bits_that_oscillate() -> None:
     found = findings(None, {"num_bits": 3 + N % 2})
     assert found == {
@@ -309,6 +404,31 @@ def test_what_does_not_count_as_oscillation() -> None:
     assert oscillation(3.0 + np.arange(9.0)[:, None] % 2, np.ones((9, 1), dtype=bool)) == 1.0
 
 
+@pytest.mark.parametrize(
+    ("deviations", "share"),
+    [
+        ([3, -3, 3, -3, 3, -3, 0, 0, 0, 0], 5 / 8),
+        ([3, -3, 3, -3, 3, 0, 0, 0, 0, 0], 0.0),  # exactly half of the rounds
+        ([3, -3, 3, -3, 3, 0, 0.5, 0.5, 0.5, 0.5], 0.0),  # a small step is no jump
+    ],
+)
+def test_most_rounds_must_jump(deviations: list[float], share: float) -> None:
+    bits = 5.0 + np.array(deviations)[:, None]
+    assert oscillation(bits, np.ones((10, 1), dtype=bool)) == share
+
+
+def test_each_client_is_compared_with_its_own_mean_over_its_rounds() -> None:
+    """One jumps by 1 from round to round, and another one takes part once, with its own usual number of bits."""
+    bits = np.column_stack([3.0 + np.arange(20) % 2, np.full(20, 20.0)])
+    on = np.ones((20, 2), dtype=bool)
+    on[:, 1] = np.arange(20) == 10
+    found = oscillation(np.where(on, bits, 0.0), on)
+    assert found == 15 / 18, "the mean of both is a quarter of a bit in round 10"
+    alone = oscillation(bits[:, :1], on[:, :1])
+    gap = np.insert(bits[:, :1], 7, 99.0, axis=0), np.insert(on[:, :1], 7, False, axis=0)
+    assert alone == oscillation(*gap) == 1.0, "a round without anybody is left out"
+
+
 def test_uploads_that_are_lost_because_they_are_larger_than_forecast() -> None:
     large = (K == 0) & (N < 4)
     sizes = {"missed": large, "arrived": ~large, "payload_bits": np.where(large, 1.2e6, 1e6)}
@@ -319,6 +439,20 @@ def test_uploads_that_are_lost_because_they_are_larger_than_forecast() -> None:
     assert findings(None, sizes | {"missed": False, "arrived": True}) == {}, "they arrived in time"
     few = (K == 0) & (N < 2)
     assert findings(None, sizes | {"missed": few, "arrived": ~few}) == {}, "less than one in a hundred"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ((1.004e6, 1.004e6), "by less than 1%, and"),
+        ((1.014e6, 1.014e6), "by 1% at most, and"),
+        ((1.014e6, 1.3e6), "by 30% at most, and"),
+    ],
+)
+def test_the_largest_excess_is_stated(sizes: tuple[float, float], words: str) -> None:
+    large = (K == 0) & (N < 4)
+    sent = np.where(large, np.where(N < 2, *sizes), 1e6)
+    assert words in findings(None, {"missed": large, "arrived": ~large, "payload_bits": sent})["forecast-too-small"]
 
 
 def test_forecasts_that_are_far_off() -> None:
@@ -373,6 +507,11 @@ def test_uploads_that_miss_the_deadline() -> None:
     assert principle.endswith('raise the deadline, or use policy.name = "qccf".')
     emptied = findings(None, lost | {"battery_j": np.where((K == 0) & (N < 39), 0.0, 1.0)})
     assert "lost-uploads" not in emptied, "their batteries emptied"
+    little = findings(None, lost | {"battery_j": 0.5})
+    assert set(little) == {"lost-uploads"}, "half a joule is left"
+    rounds, clients = made_tables(None, lost | {"rate_bps": np.where(late, 9e7, 1e8)})
+    del clients["estimated_rate_bps"]
+    assert [one.kind for one in health(rounds, clients, SCENARIO)] == ["lost-uploads"], "tables of older versions"
     few = (K == 0) & (N < 2)
     assert findings(None, {"missed": few, "arrived": ~few}) == {}
     assert findings(None, {"missed": late, "arrived": True}, "policy.name=no-quantization") == {}, "exempt"
@@ -411,6 +550,11 @@ def test_service_without_budget_turns_or_participants() -> None:
     assert raw.error_ratio is None
     exact = service(*made_tables({"aggregate_error": 0.0, "error_budget": 0.0}), SCENARIO)
     assert exact.error_ratio == 0.0
+    rare = {"turn": np.where(K == 0, 0.01, 1.0), "participated": (K > 0) | (N == 0)}
+    few = service(*made_tables(None, rare), SCENARIO)
+    assert few.jain == pytest.approx(7.5**2 / (6 * (6.25 + 5))), "one upload in 0.4 turns"
+    silent = {"turn": np.where(N % 2, 0.0, 1.0), "able": N % 2 == 0, "participated": N % 2 == 0}
+    assert service(*made_tables(None, silent), SCENARIO).participation_ratio == 1.0, "nothing is due where nobody can"
     part = service(*made_tables(None, {"turn": np.where(K < 3, 1.0, 0.0)}), SCENARIO)
     assert part.jain == pytest.approx(1.0), "only clients that had turns count"
 
@@ -439,6 +583,7 @@ def test_sentences_of_many_runs_are_gathered_by_group_and_kind() -> None:
         "qccf, seed 1: 3 rounds were empty: act. Also in 2 other runs.",
         "qccf, seed 2: 5 uploads were late: act.",
     ]
+    assert gathered(several)[0] == "qccf, seed 1: 3 rounds were empty: act. Also in 1 other run."
 
 
 def test_every_finding_is_explained(request: pytest.FixtureRequest) -> None:
@@ -459,6 +604,9 @@ def test_clipped_updates_name_their_clients() -> None:
         f"{ROUNDS} of {ROUNDS * CLIENTS} uploads were too long (aggregation.mean.most_norm = "
     )
     assert f"those of 1 of {CLIENTS} clients (2): find out" in findings(None, kept)["clipped-updates"]
+    once = findings(None, {"kept": np.where((K == 2) & (N == 7), 0.5, 1.0)})["clipped-updates"]
+    assert once.startswith(f"1 of {ROUNDS * CLIENTS} uploads were too long")
+    assert f"those of 1 of {CLIENTS} clients (2): find out" in once
     assert findings(None, {"kept": np.where(K == 2, 0.0, 1.0) + 0.0 * N}) == {}, "a rule that chooses rejects some"
     assert findings(None, {"kept": np.full((ROUNDS, CLIENTS), np.nan)}) == {}
 
