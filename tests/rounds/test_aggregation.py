@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from qccf.core.errors import DivergedError, ServerOptimizerError
+from qccf.core.contracts import MAX_NUM_BITS, Decision
+from qccf.core.errors import AggregationError, DivergedError, ServerOptimizerError
 from qccf.learning.aggregation.mean import Mean
 from qccf.learning.aggregation.protocol import Combined
 from qccf.learning.server.average import Average
@@ -70,6 +71,54 @@ def test_buffers_are_averaged_and_the_optimizer_does_not_see_them() -> None:
     arrivals = Arrivals(uploads, SIZES, decision(raw=True), codec, PREVIOUS, 1)
     model, _ = aggregated(FedExP(epsilon=1e-12), {}, arrivals)
     np.testing.assert_allclose(model, [9.0 + 2.0 * 1.0, -6.0], atol=1e-5)
+
+
+def test_the_usual_error_of_an_upload_is_the_median_of_all_clients_at_its_bits() -> None:
+    """Errors of 10, 20 and 90 with one bit, and a half, a third, … of that with more."""
+    codec, uploads = both_uploads("update")
+    errors = np.array([10.0, 90.0, 20.0])[:, None] / np.arange(1.0, MAX_NUM_BITS + 1.0)
+    bits = Decision(np.array([0, -1, 1]), np.array([1, 0, 4]), np.array([1e9, 0.0, 1e9]))
+    arrivals = Arrivals(uploads, SIZES, bits, codec, PREVIOUS, 2, errors)
+    assert arrivals.quantization_errors.tolist() == [20.0, 5.0]
+    assert Arrivals(uploads, SIZES, bits, codec, PREVIOUS, 2).quantization_errors.tolist() == [0.0, 0.0], "unknown"
+    raw = Arrivals(uploads, SIZES, decision(raw=True), codec, PREVIOUS, 2, errors)
+    assert raw.quantization_errors.tolist() == [0.0, 0.0]
+    assert arrivals.relative_sizes.tolist() == [1.0, 3.0], "in medians of 100 samples"
+
+
+def test_a_mean_of_shrunk_changes_has_a_factor_for_parameters_and_one_for_buffers() -> None:
+    """Changes (4, 0) and (0, 4) with shares of a quarter and three quarters; the second value is a buffer."""
+    codec, uploads = both_uploads("update", raw=True)
+    arrivals = Arrivals(uploads, SIZES, decision(raw=True), codec, PREVIOUS, 1)
+    shrunk = arrivals.shrunk_mean(np.array([0.5, 0.25]), np.array([0.1, 0.2]))
+    np.testing.assert_allclose(shrunk, [9.0 + 0.25 * 0.5 * 4.0, -9.0 + 0.75 * 0.2 * 4.0])
+    assert [one.tolist() for one in arrivals.norms()] == [[4.0, 0.0], [0.0, 4.0]]
+    assert arrivals.plus_previous(np.array([1.0, 2.0])).tolist() == [10.0, -7.0]
+
+
+@pytest.mark.parametrize(("room", "widths"), [(16, [1, 1]), (31, [1, 1]), (32, [2]), (1, [1, 1])])
+def test_blocks_hold_as_many_values_as_fit_and_at_least_one(
+    room: int, widths: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two clients with two values of eight bytes."""
+    monkeypatch.setattr("qccf.rounds.aggregation.BLOCK_BYTES", room)
+    codec, uploads = both_uploads("update", raw=True)
+    parts = list(Arrivals(uploads, SIZES, decision(raw=True), codec, PREVIOUS, 2).blocks())
+    assert [block.shape for _, block in parts] == [(2, width) for width in widths]
+    assert [part.start for part, _ in parts] == [0, 1][: len(parts)]
+    np.testing.assert_array_equal(np.concatenate([block for _, block in parts], axis=1), [[4.0, 0.0], [0.0, 4.0]])
+
+
+@pytest.mark.parametrize("combined", [None, (np.zeros(2), 2), (np.zeros(3), 2), (np.zeros(2), 1)])
+def test_an_aggregate_has_all_values_and_a_verdict_on_each_client(combined) -> None:
+    codec, uploads = both_uploads("update")
+    arrivals = Arrivals(uploads, SIZES, decision(), codec, PREVIOUS, 2)
+    made = None if combined is None else Combined(combined[0], np.ones(combined[1]), lambda: 1.0)
+    if made is not None and (len(made.model), len(made.kept)) == (2, 2):
+        assert checked_combined(made, arrivals, Mean()) is made
+    else:
+        with pytest.raises(AggregationError, match="made no model of 2 values with a verdict on each of 2 clients"):
+            checked_combined(made, arrivals, Mean())
 
 
 def test_the_largest_value_of_a_model_is_that_of_a_32_bit_float() -> None:

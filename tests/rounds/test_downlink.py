@@ -48,6 +48,7 @@ def test_a_client_needs_every_change_since_its_model_or_the_whole_model() -> Non
     assert one.needed_bits({**state, "versions": np.array([1.0, 1.0, 3.0, 2.0])}).tolist() == [2900, 2900, 0, 2600]
     assert one.needed_share(state).tolist() == [1.0, 0.0, 2600 / 3200, 1.0]
     assert one.needed_bits(one.init()).tolist() == [3200.0] * 4
+    assert downlink(100, buffers=5).needed_bits(one.init()).tolist() == [32.0 * 105] * 4, "with its buffers"
 
 
 def test_participants_hold_the_current_model_if_their_upload_arrived() -> None:
@@ -171,3 +172,19 @@ def test_errors_without_a_forecast_follow_the_bound() -> None:
     made = replace(one, codec=Bounded(bounded))
     made.broadcast(made.init(), np.zeros(100, dtype=np.float32), wanted)
     assert made.codec.sent[-1][1] == 3
+
+
+@pytest.mark.parametrize(
+    ("errors", "num_bits"), [([9.0, 1.0, 0.5], 2), ([9.0, 1.1, 0.5], 3), ([1.0, 1.0, 1.0], 1), ([9.0, 9.0, 9.0], 3)]
+)
+def test_an_error_of_exactly_the_limit_is_enough_and_otherwise_the_most_bits_are_used(errors, num_bits: int) -> None:
+    """The change (3, 1) has the squared norm 10, of which a tenth may be left out."""
+    one = downlink(2)
+
+    class Stated(Recorder):
+        def forecast(self, vector):
+            return replace(self.codec.forecast(vector), errors=np.array(errors))
+
+    made = replace(one, codec=Stated(one.codec.codec))
+    made.broadcast(made.init(), np.zeros(2, dtype=np.float32), np.array([3.0, 1.0], dtype=np.float32))
+    assert made.codec.sent[-1][1] == num_bits

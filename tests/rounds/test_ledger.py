@@ -23,17 +23,23 @@ def recorded(
     constants: Constants = CONSTANTS,
     rates_bps: np.ndarray = RATES_BPS,
     rounds: int = 1,
+    kept: np.ndarray | None = None,
+    measured: dict | None = None,
+    losses: np.ndarray | None = None,
     **more,
 ) -> Ledger:
     on = np.array(channels) >= 0
     decision = Decision(np.array(channels), np.array(num_bits), np.where(on, frequency_hz, 0.0), **more)
     observation = Observation(rates_bps, STATISTICS)
     outcome = settle(decision, observation, constants)
+    if losses is not None:
+        outcome = replace(outcome, losses=losses)
     ledger = Ledger()
     for index in range(rounds):
         ledger.record(
             index, observation, decision, outcome, true_rates_bps=rates_bps, sizes_bits=np.full(4, np.nan),
-            policy_state=state or {}, constants=constants, accuracy=math.nan, loss=math.nan,
+            policy_state=state or {}, constants=constants, accuracy=0.1 * index, loss=1.0 * index,
+            kept=kept, measured=measured,
         )  # fmt: skip
     return ledger
 
@@ -85,6 +91,8 @@ def test_the_turn_of_a_client_is_its_share_of_the_channels() -> None:
     one_channel = np.array([[1e8], [1e6], [1e6], [1e6]])
     alone = recorded([0, -1, -1, -1], [1, 0, 0, 0], rates_bps=one_channel).tables()["clients"]
     assert alone["turn"].tolist() == [1.0, 0.0, 0.0, 0.0]
+    spare = recorded([0, -1, -1, -1], [1, 0, 0, 0], rates_bps=np.repeat(one_channel, 3, axis=1)).tables()["clients"]
+    assert spare["turn"].tolist() == [1.0, 0.0, 0.0, 0.0], "no client has more than one turn"
     nobody = recorded([-1] * 4, [0] * 4, rates_bps=np.full((4, 1), 1e6)).tables()["clients"]
     assert nobody["turn"].tolist() == [0.0] * 4
 
@@ -127,3 +135,64 @@ def test_a_truncated_ledger_is_that_of_the_first_rounds() -> None:
     assert len(ledger) == 2
     for name, rows in (("rounds", 2), ("clients", 8), ("statistics", 8)):
         assert len(ledger.tables()[name]["round"]) == rows
+
+
+def test_a_truncated_ledger_goes_on_with_the_energy_of_its_last_round() -> None:
+    ledger = recorded([0, 1, -1, -1], [1, 2, 0, 0], rounds=3)
+    spent_j = ledger.rounds()["energy_j"][0]
+    np.testing.assert_allclose(ledger.rounds()["cumulative_energy_j"], spent_j * np.array([1.0, 2.0, 3.0]))
+    assert ledger.last["round"] == 2
+    ledger.truncate(2)
+    assert ledger.last["round"] == 1
+    assert ledger.accuracies == [0.0, 0.1]
+    ledger.drop_last_evaluation()
+    assert ledger.rounds()["test_loss"].tolist()[0] == 0.0
+    assert np.isnan([ledger.last["test_accuracy"], ledger.last["test_loss"]]).all()
+
+
+def test_tables_of_different_lengths_make_no_ledger() -> None:
+    tables = [recorded([0, 1, -1, -1], [1, 2, 0, 0], rounds=count) for count in (2, 3)]
+    for rounds, clients, statistics in ((0, 0, 1), (0, 1, 0), (1, 0, 0), (0, 1, 1)):
+        with pytest.raises(ValueError, match="a ledger of"):
+            Ledger.restored(tables[rounds].rounds(), tables[clients].clients, tables[statistics].statistics)
+    again = Ledger.restored(tables[0].rounds(), tables[0].clients, tables[0].statistics)
+    np.testing.assert_equal(again.rounds(), tables[0].rounds())
+
+
+def test_only_a_change_that_counted_in_part_is_clipped() -> None:
+    kept = np.array([np.nan, 0.0, 0.4, 1.0])
+    assert recorded([0, 1, -1, -1], [1, 2, 0, 0], kept=kept).clipped().tolist() == [2]
+    assert recorded([0, 1, -1, -1], [1, 2, 0, 0]).clipped().tolist() == []
+
+
+def test_the_means_of_a_round_are_those_of_the_clients_that_have_a_value() -> None:
+    """Losses of 2 and 6 with 1000 and 3000 samples: 5."""
+    row = recorded([0, 1, -1, -1], [1, 2, 0, 0], losses=np.array([2.0, 6.0, np.nan, np.nan])).last
+    assert (row["mean_bits"], row["train_loss"]) == (1.5, 5.0)
+    assert (row["participants"], row["arrived"], row["missed"]) == (2, 2, 0)
+    empty = recorded([-1] * 4, [0] * 4).last
+    assert np.isnan([empty["mean_bits"], empty["train_loss"]]).all()
+
+
+def test_what_clients_measured_is_recorded_and_unknown_for_the_others() -> None:
+    columns = recorded([0, 1, -1, -1], [1, 2, 0, 0], measured={1: (3.0, 4.0)}).tables()["clients"]
+    np.testing.assert_array_equal(columns["measured_s"], [np.nan, 3.0, np.nan, np.nan])
+    np.testing.assert_array_equal(columns["measured_j"], [np.nan, 4.0, np.nan, np.nan])
+
+
+def test_rates_and_sizes_are_those_of_the_channel_and_the_bits_of_each_client() -> None:
+    """An upload of q bits has (q + 1)·Z + 32 bits."""
+    rates_bps = RATES_BPS * np.array([1.0, 0.9])
+    columns = recorded([1, 0, -1, -1], [1, 2, 0, 0], rates_bps=rates_bps).tables()["clients"]
+    for name in ("rate_bps", "estimated_rate_bps"):
+        np.testing.assert_array_equal(columns[name], [0.9e8, 1e8, np.nan, np.nan])
+    expected = [2.0 * 246_590 + 32, 3.0 * 246_590 + 32, 0.0, 0.0]
+    assert columns["expected_bits"].tolist() == columns["payload_bits"].tolist() == expected
+
+
+def test_a_participant_that_cannot_train_in_time_has_no_room_for_an_upload() -> None:
+    """3000 samples take 6 ms at the highest frequency, beyond a deadline of 4 ms."""
+    short = replace(CONSTANTS, deadline_s=0.004)
+    columns = recorded([-1, 0, -1, -1], [0, 1, 0, 0], constants=short, rates_bps=10.0 * RATES_BPS).tables()["clients"]
+    assert columns["most_bits"].tolist() == [0, 0, 0, 0]
+    assert columns["missed"].tolist() == [False, True, False, False]
