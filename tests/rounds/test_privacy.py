@@ -9,7 +9,15 @@ from scipy import optimize, stats
 
 from qccf.core.errors import ConfigError
 from qccf.learning.results import LocalResult, LocalStatistics
-from qccf.rounds.privacy import Privacy, check_privacy, client_privacy, privacy_sentence, privatised, unknown_for_models
+from qccf.rounds.privacy import (
+    Privacy,
+    check_privacy,
+    client_privacy,
+    privacy_sentence,
+    privacy_summary,
+    privatised,
+    unknown_for_models,
+)
 from qccf.rounds.setup import check_scenario
 from qccf.runtimes.simulator import simulate
 from qccf.settings.loading import load_scenario
@@ -40,6 +48,7 @@ def test_a_long_change_is_clipped_and_a_short_one_is_not() -> None:
     np.testing.assert_allclose(private([3.0, 4.0], Privacy(1.0, 0.0, 1.0)).weights, [1.6, 2.8], rtol=1e-6)
     np.testing.assert_allclose(private([0.3, 0.4], Privacy(1.0, 0.0, 1.0)).weights, [1.3, 2.4], rtol=1e-6)
     np.testing.assert_allclose(private([0.0, 0.0], Privacy(1.0, 0.0, 1.0)).weights, [1.0, 2.0])
+    np.testing.assert_allclose(private([0.3, 0.4], Privacy(0.25, 0.0, 1.0)).weights, [1.15, 2.2], rtol=1e-6)
 
 
 def test_what_is_reported_follows_from_the_noisy_change_alone() -> None:
@@ -92,10 +101,34 @@ def test_epsilon_against_those_who_see_only_the_models() -> None:
     assert "against those who see only the models, ε = " in privacy_sentence(told)
 
 
+def test_epsilon_by_hand_where_some_uploads_do_not_arrive() -> None:
+    """Clients of 100 and 300 samples with z = 2: both arrive, then the second alone, then nobody."""
+    clients = {
+        "round": np.repeat([0, 1, 2], 2),
+        "participated": np.array([True, True, False, True, False, True]),
+        "arrived": np.array([True, True, False, True, False, False]),
+        "dataset_size": np.tile([100, 300], 3),
+    }
+    scenario = tiny_scenario(*ON, *BLIND)
+    told = privacy_summary(scenario, clients)["privacy"]
+    assert told["uploads"] == 1 + 3
+    total = (2.0 * 0.75 / (2.0 * math.sqrt(0.25**2 + 0.75**2))) ** 2 + (2.0 / 2.0) ** 2
+    assert told["epsilon_models"] == pytest.approx(exact_epsilon(1.0 / math.sqrt(total), 1e-5), rel=1e-6)
+    nothing = privacy_summary(scenario, clients | {"arrived": np.zeros(6, dtype=bool)})["privacy"]
+    assert nothing["epsilon_models"] == 0.0, "models that never change tell nothing"
+    assert nothing["epsilon_server"] == told["epsilon_server"]
+
+
+def test_uploads_of_floats_have_a_known_size_with_any_codec() -> None:
+    settings = ["aggregation.mean.most_norm=0", "policy.name=no-quantization", "codec.name=update+entropy"]
+    assert unknown_for_models(tiny_scenario(*ON, *settings)) == ""
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ("aggregation.mean.most_norm=6", "aggregation.mean.most_norm = 0"),
+        ("aggregation.mean.most_norm=1", "aggregation.mean.most_norm = 0"),
         ("aggregation.rule=median", 'aggregation.rule = "mean"'),
         ("server.optimizer=fedexp", "server.optimizer = average"),
         ("policy.name=qccf", "policy.name = fixed-bits"),

@@ -10,6 +10,7 @@ from qccf.learning.results import LocalResult, LocalStatistics
 from qccf.quantization.protocol import Forecast
 from qccf.quantization.registry import build_codec
 from qccf.rounds import uplink
+from qccf.rounds.claims import Evidence
 
 REPORT = LocalStatistics(gradient_norm_sq=1.0, gradient_variance=2.0, weight_range=3.0, loss=4.0)
 PREVIOUS = np.array([9.0, -9.0], dtype=np.float32)
@@ -64,6 +65,35 @@ def test_what_is_heard_replaces_what_was_known_and_sizes_never_fall() -> None:
     assert alone.error_scales.tolist() == [0.0, 7.0]
     again = uplink.updated_statistics(after, {1: (REPORT, None)}, safety_margin=0.1)
     assert again.error_scales.tolist() == [0.0, 7.0], "a raw upload forecasts nothing"
+
+
+def test_what_the_server_keeps_no_account_of_stays_unknown() -> None:
+    known = Statistics(np.array([10.0]), np.zeros(1), np.zeros(1), np.zeros(1))
+    table = np.ones(MAX_NUM_BITS)
+    after = uplink.updated_statistics(known, {0: (REPORT, Forecast(7.0, table, table))}, safety_margin=0.1)
+    assert (after.error_scales, after.upload_bits, after.upload_errors) == (None, None, None)
+    assert after.weight_ranges.tolist() == [3.0]
+
+
+def test_an_upload_shows_its_size_and_the_rest_only_with_the_model_it_started_from() -> None:
+    codec, uploads = both_uploads("update")
+    size = uploads[0].size_bits
+    for one, received in ((uploads[0], None), (replace(uploads[0], payload=None), PREVIOUS)):
+        assert uplink.examined(codec, one, 24, received, 2) == Evidence(num_bits=24, size_bits=size)
+    found = uplink.examined(codec, uploads[0], 24, PREVIOUS, 1)
+    assert found.weight_range == pytest.approx(13.0), "of the model (13, -9), without the buffer"
+    assert uplink.examined(codec, replace(uploads[2], size_bits=np.nan), 24, PREVIOUS, 2).size_bits is None
+
+
+def test_every_part_of_a_codec_is_warmed_up() -> None:
+    used = []
+
+    class Recorder:
+        def __getattr__(self, name):
+            return lambda *_: used.append(name)
+
+    uplink.warm_up(Recorder(), 3)
+    assert used == ["forecast", "encode", "accumulate"]
 
 
 @pytest.mark.parametrize("name", ["model", "update+entropy"])
