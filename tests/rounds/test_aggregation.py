@@ -51,6 +51,8 @@ def test_an_empty_round_keeps_the_model_and_the_optimizer() -> None:
     model, after = aggregated(Average(), state, Arrivals({}, np.ones(3), decision(), codec, PREVIOUS, 2))
     assert model is PREVIOUS
     assert after is state
+    made = Aggregator(Mean(), Average()).next_model({}, state, Arrivals({}, np.ones(3), decision(), codec, PREVIOUS, 2))
+    assert made.kept.shape == (0,)
 
 
 @pytest.mark.parametrize("raw", [False, True])

@@ -273,6 +273,16 @@ def test_a_claim_may_be_twice_what_its_upload_shows(field: str, shown: str, tole
     assert not is_believed(np.nextafter(2.0, 3.0), 0.1)
 
 
+def test_the_size_of_an_upload_is_compared_with_the_claim_about_its_bits() -> None:
+    """The sizes that are claimed are 3, 6, 9, … and the upload has 4 bits."""
+    known = replace(EQUAL, upload_bits=np.tile(np.arange(1.0, MAX_NUM_BITS + 1.0), (5, 1)))
+    claimed = with_value(known, "upload_bits", 3, 3.0 * known.upload_bits[3])
+    for size_bits, believed in ((6.0, True), (np.nextafter(6.0, 0.0), False)):
+        found = Evidence(num_bits=4, size_bits=size_bits)
+        after = next_statistics(known, claimed, np.array([3]), NO_DOUBTS, RULES, lambda _, one=found: one)
+        assert (after.statistics.upload_bits[3, 3] == 12.0) == believed
+
+
 @pytest.mark.parametrize("field", claims.EXAMINED)
 def test_a_high_claim_is_believed_where_the_upload_shows_nothing_of_it(field: str) -> None:
     claimed = with_value(EQUAL, field, 3, 9.0)
@@ -321,6 +331,7 @@ def test_a_client_that_lies_again_and_again_is_distrusted_until_it_is_believed_a
         known, doubts = after.statistics, after.doubts
         told += after.warnings
     assert told == ["client 3 is trusted again."]
+    assert doubts.tolist() == [0, 0, 0, claims.MOST_DOUBTS - 4, 0], "each report that is believed takes one doubt back"
     assert known.gradient_norms_sq[3] == honest().gradient_norms_sq[3]
 
 

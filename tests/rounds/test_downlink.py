@@ -48,6 +48,7 @@ def test_a_client_needs_every_change_since_its_model_or_the_whole_model() -> Non
     assert one.needed_bits({**state, "versions": np.array([1.0, 1.0, 3.0, 2.0])}).tolist() == [2900, 2900, 0, 2600]
     assert one.needed_share(state).tolist() == [1.0, 0.0, 2600 / 3200, 1.0]
     assert one.needed_bits(one.init()).tolist() == [3200.0] * 4
+    assert one.init()["versions"].tolist() == [-1.0] * 4
     assert downlink(100, buffers=5).needed_bits(one.init()).tolist() == [32.0 * 105] * 4, "with its buffers"
 
 

@@ -1,12 +1,20 @@
 """Who can never upload, and why."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from qccf.core.errors import ConfigError, InfeasibleError
-from qccf.rounds.feasibility import _bandwidth_remedy, best_rates_bps, fitting_codecs, why_never
+from qccf.rounds.feasibility import (
+    _bandwidth_remedy,
+    best_rates_bps,
+    fitting_codecs,
+    needed_rates_bps,
+    require_feasible,
+    why_never,
+)
 from qccf.rounds.recordings import bundled_recording
 from qccf.rounds.world import build_world, draw_dataset_sizes, scenario_cell
 from qccf.settings.loading import load_scenario
@@ -28,6 +36,8 @@ def test_a_client_too_far_away_and_what_it_would_need() -> None:
     # By hand: one bit for each of 246,590 parameters with overhead Z + 32, in what is left of the deadline.
     left_s = 0.02 - 2 * 1000 * sizes[1] / 1e9
     needed = (2 * 246_590 + 32) / left_s / 1e6
+    assert found[1].startswith(f"training on {sizes[1]:g} samples takes {2 * sizes[1] / 1e6:.3g} s at the highest")
+    assert f"one bit for each of 246,590 parameters then needs {needed:.3g} Mb/s" in found[1]
     assert f"needs {needed:.3g} Mb/s, but the link of 2900 m has {best_rates_bps(cell)[1] / 1e6:.3g} Mb/s" in found[1]
 
 
@@ -42,6 +52,39 @@ def test_nobody_means_that_the_world_is_refused() -> None:
     scenario = load_scenario("femnist", FAR | {"radio.gain_db": -100.0})
     assert len(why_never(scenario, scenario_cell(scenario, 0), draw_dataset_sizes(scenario, 0))) == 3
     with pytest.raises(InfeasibleError):
+        build_world(scenario, 0)
+
+
+def test_one_client_that_can_upload_is_enough_even_if_it_only_just_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = load_scenario("femnist", FAR)
+    cell, sizes = scenario_cell(scenario, 0), draw_dataset_sizes(scenario, 0)
+    require_feasible(scenario, cell, sizes)
+    needed = needed_rates_bps(scenario, sizes)
+    rates = np.where([True, False, False], needed, np.nextafter(needed, 0.0))
+    monkeypatch.setattr("qccf.rounds.feasibility.best_rates_bps", lambda _: rates)
+    require_feasible(scenario, cell, sizes)
+    assert list(why_never(scenario, cell, sizes)) == [1, 2]
+
+
+def test_the_rate_that_is_needed_follows_from_the_time_that_is_left() -> None:
+    """1000 samples take 2 ms of the deadline of 20 ms; without any time left no rate is enough."""
+    scenario, sizes = load_scenario("femnist", {"codec.name": "model"}), np.array([1000.0])
+    assert needed_rates_bps(scenario, sizes)[0] == pytest.approx((2 * 246_590 + 32) / 0.018)
+    for deadline_s, left_s in ((0.04, 0.038), (0.002, 0.0)):
+        constants = replace(scenario.constants(), deadline_s=deadline_s)
+        expected = (2 * 246_590 + 32) / left_s if left_s else np.inf
+        assert needed_rates_bps(scenario, sizes, constants)[0] == pytest.approx(expected)
+    unknown = scenario.replaced(learning={"num_parameters": 0})
+    assert needed_rates_bps(unknown, sizes)[0] == pytest.approx(64 / 0.018), "a model that is not counted yet"
+
+
+@pytest.mark.parametrize(("cycles", "words"), [(0.0, "samples takes"), (0.5, "samples and coding takes")])
+def test_the_client_that_is_named_has_the_shortest_training(cycles: float, words: str) -> None:
+    settings = {"device.cycles_per_sample": 1e7, "accounts.coding_cycles_per_parameter": cycles}
+    scenario = load_scenario("femnist", FAR | settings)
+    fewest = draw_dataset_sizes(scenario, 0).min()
+    takes_s = (2 * 1e7 * fewest + 246_590 * cycles) / 1e9
+    with pytest.raises(InfeasibleError, match=f"training on {fewest:g} {words} {takes_s:.3g} s at device.freq"):
         build_world(scenario, 0)
 
 
@@ -74,6 +117,10 @@ def test_the_remedies_are_those_of_the_median_client() -> None:
     needed_db = 10.0 * math.log10(2.0 ** (needed_bps / 1e7) - 1.0)
     received_db = 10.0 * math.log10(200.0) - loss_db - (-174.0 + 70.0)
     assert f", radio.gain_db = {math.ceil(needed_db - received_db)}, " in str(refused.value)
+    with pytest.raises(InfeasibleError) as weaker:
+        build_world(scenario.replaced(radio={"fading_mean_power": 0.01}), 0)
+    wanted_db = math.ceil(10.0 * (needed_db - received_db + 20.0)) / 10.0
+    assert str(weaker.value).endswith(f", radio.gain_db = {wanted_db:g}."), "20 dB less"
 
 
 def test_codecs_that_fit_are_those_whose_largest_recorded_upload_of_one_bit_fits() -> None:
@@ -82,6 +129,8 @@ def test_codecs_that_fit_are_those_whose_largest_recorded_upload_of_one_bit_fits
     room_bits = 1.1 * 246_590 * per_parameter[:, :, 0].max()
     assert fitting_codecs(scenario, room_bits + 1.0) == ["sparse", "update+entropy", "model+entropy"]
     assert fitting_codecs(scenario, room_bits - 1.0) == ["sparse", "model+entropy"]
+    assert "model" in fitting_codecs(scenario, 2 * 246_590 + 32), "exactly its size"
+    assert "model" not in fitting_codecs(scenario, 2 * 246_590 + 31)
 
 
 def test_a_bandwidth_of_resource_blocks_is_a_number_of_blocks() -> None:

@@ -94,6 +94,8 @@ def test_clients_that_get_less_than_half_of_their_turns() -> None:
     }
     assert findings(None, behind | {"turn": 0.5}) == {}, "half of the turns"
     assert findings(None, behind | {"participated": (K > 0) | (N % 2 == 0)}) == {}, "half of the turns"
+    halves = {"participated": (K > 0) | (N % 2 == 0)}
+    assert findings(None, halves, "control.form=paper") == {}
     assert findings(None, behind | {"able": (K > 0) | (N % 4 == 0)}) == {}, "able in a quarter of the rounds"
     assert findings(None, {"participated": (K > 0) | (N == 0), "turn": 0.24}) == {}, "less than ten turns"
     assert set(findings(None, {"participated": (K > 0) | (N == 0), "turn": 0.25})) == {"left-behind"}, "ten turns"
@@ -583,6 +585,7 @@ def test_sentences_of_many_runs_are_gathered_by_group_and_kind() -> None:
         "qccf, seed 1: 3 rounds were empty: act. Also in 2 other runs.",
         "qccf, seed 2: 5 uploads were late: act.",
     ]
+    assert gathered(several[:2]) == ["qccf, seed 1: 3 rounds were empty: act."]
     assert gathered(several)[0] == "qccf, seed 1: 3 rounds were empty: act. Also in 1 other run."
 
 

@@ -170,6 +170,8 @@ def test_the_means_of_a_round_are_those_of_the_clients_that_have_a_value() -> No
     row = recorded([0, 1, -1, -1], [1, 2, 0, 0], losses=np.array([2.0, 6.0, np.nan, np.nan])).last
     assert (row["mean_bits"], row["train_loss"]) == (1.5, 5.0)
     assert (row["participants"], row["arrived"], row["missed"]) == (2, 2, 0)
+    slowest_s = 2 * 1000 * 3000 / 1e9 + (3 * 246_590 + 32) / 1e8
+    assert row["latency_s"] == pytest.approx(slowest_s), "the slowest client ends the round"
     empty = recorded([-1] * 4, [0] * 4).last
     assert np.isnan([empty["mean_bits"], empty["train_loss"]]).all()
 

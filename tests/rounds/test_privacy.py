@@ -58,6 +58,8 @@ def test_what_is_reported_follows_from_the_noisy_change_alone() -> None:
     assert one.statistics.gradient_variance == 0.0
     assert one.statistics.weight_range == np.abs(one.weights).max()
     assert math.isnan(one.statistics.loss)
+    slower = private([3.0, 4.0], Privacy(1.0, 0.25, 6.0))
+    assert slower.statistics.gradient_norm_sq == pytest.approx(one.statistics.gradient_norm_sq / 9.0)
 
 
 def test_noise_has_the_stated_deviation_in_each_value() -> None:

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from qccf.core.errors import ConfigError
+from qccf.core.errors import ConfigError, InfeasibleError
 from qccf.rounds.setup import (
+    build_aggregation_rule,
     build_downlink,
     build_rules,
+    build_server_optimizer,
     check_scenario,
     coded_constants,
     scenario_codec,
@@ -76,3 +78,20 @@ def test_only_the_exact_solution_can_use_sizes_that_are_not_affine(inner: str, c
             check_scenario(scenario)
     else:
         check_scenario(scenario)
+
+
+def test_options_come_from_the_part_of_a_section_that_is_named_like_its_entry() -> None:
+    adam = build_server_optimizer(tiny_scenario("server.optimizer=fedadam", "server.fedadam.learning_rate=0.3"))
+    assert adam.options.learning_rate == 0.3
+    assert build_aggregation_rule(tiny_scenario("aggregation.mean.most_norm=7")).options.most_norm == 7.0
+
+
+@pytest.mark.parametrize("name", ["policy.name", "server.optimizer", "aggregation.rule", "attack.kind", "codec.name"])
+def test_what_cannot_be_loaded_is_refused_before_anything_is_computed(name: str) -> None:
+    with pytest.raises(ConfigError, match="has no Missing"):
+        check_scenario(tiny_scenario(f"{name}=tests.helpers.tiny:Missing"))
+
+
+def test_a_world_in_which_nobody_can_upload_is_refused_before_anything_is_computed() -> None:
+    with pytest.raises(InfeasibleError):
+        check_scenario(tiny_scenario("radio.gain_db=-100"))
