@@ -15,7 +15,7 @@ from flwr.app import Error, Message
 from qccf.core.contracts import Decision
 from qccf.core.errors import AbsentError, QccfError
 from qccf.core.files import alone_in
-from qccf.flower import FederationError
+from qccf.flower import FederationError, QccfStrategy
 from qccf.policies.qccf import Qccf
 from qccf.rounds.ledger import MEASURED
 from qccf.runtimes.flower import exchange, roster
@@ -23,6 +23,7 @@ from qccf.runtimes.flower import strategy as strategy_module
 from qccf.runtimes.flower.server import saved_num_clients
 from tests.helpers.loop_grid import LoopGrid
 from tests.helpers.own_federation import ROUNDS, answering, federation, first_arrays, is_training
+from tests.helpers.tiny import tiny_scenario
 
 
 def test_a_lost_client_is_missed_and_may_come_back() -> None:
@@ -166,7 +167,7 @@ def test_a_federation_starts_without_a_client_and_takes_it_in_when_it_comes(tmp_
     grid.numbers = {node: number for node, number in grid.numbers.items() if number != 3} | {2005: 1}
     with caplog.at_level(logging.WARNING, logger="flwr"):
         strategy.start(grid, first_arrays(), num_rounds=2, timeout=1)
-    assert "4 of 5 clients came within 0.5 s; missing: 3" in caplog.text
+    assert caplog.text.count("4 of 5 clients came within 0.5 s; missing: 3") == 1, "it is waited for once"
     assert "clients 3 start with the median of the others" in caplog.text
     assert caplog.text.count("node 2005 gets no work: it states client number 1") == 1, "said once"
     grid.numbers[6] = 3
@@ -204,6 +205,21 @@ def test_half_of_the_clients_are_enough_unless_another_number_is_stated(least, p
     with nullcontext() if starts else pytest.raises(AbsentError, match="At least 3 must be there"):
         strategy.start(grid, first_arrays(), num_rounds=1, timeout=0.3)
     assert len(strategy.ledger) == starts
+
+
+@pytest.mark.parametrize(("count", "least"), [(1, 1), (2, 2), (3, 3), (4, 3), (5, 3), (6, 3), (7, 4), (8, 4), (9, 5)])
+def test_a_run_begins_with_half_of_the_clients_and_three_that_can_tell_who_lies(count: int, least: int) -> None:
+    assert QccfStrategy(tiny_scenario(f"federation.num_clients={count}")).least_clients == least
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_roster_is_closed_in_any_case(fails: bool) -> None:
+    strategy, grid = federation(lambda _, reply: None if fails and is_training(reply) else reply, patience=1)
+    closed = []
+    strategy.roster.close = lambda: closed.append(True)
+    with pytest.raises(FederationError) if fails else nullcontext():
+        strategy.start(grid, first_arrays(), num_rounds=1, timeout=0.1)
+    assert closed == [True]
 
 
 def test_an_empty_round_says_why(caplog: pytest.LogCaptureFixture) -> None:
@@ -348,6 +364,19 @@ def test_a_server_removes_what_a_killed_one_had_half_written(tmp_path) -> None:
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["round-000001.npz"]
 
 
+def test_the_settings_of_a_run_are_in_its_folder_while_it_runs(tmp_path) -> None:
+    there = []
+
+    def meddle(_, reply):
+        if is_training(reply):
+            there.append((tmp_path / "scenario.toml").exists())
+        return reply
+
+    strategy, grid = federation(meddle, out=tmp_path)
+    strategy.start(grid, first_arrays(), num_rounds=1, timeout=5)
+    assert there == [True] * 5
+
+
 def test_a_resumed_server_needs_only_one_client(tmp_path, caplog: pytest.LogCaptureFixture) -> None:
     settings = (lambda _, reply: reply, "policy.name=channel-allocate")
     first, grid = federation(*settings, out=tmp_path)
@@ -355,9 +384,9 @@ def test_a_resumed_server_needs_only_one_client(tmp_path, caplog: pytest.LogCapt
     second, grid = federation(*settings, out=tmp_path, rates="measured")
     grid.numbers = {node: number for node, number in grid.numbers.items() if number in (0, 4)}
     with caplog.at_level(logging.WARNING, logger="flwr"):
-        second.start(grid, first_arrays(), num_rounds=2, timeout=5)
-    assert "2 of 5 clients came" in caplog.text
-    assert second.ledger.tables()["clients"]["participated"].reshape(2, 5)[1].tolist() == [
+        second.start(grid, first_arrays(), num_rounds=3, timeout=5)
+    assert caplog.text.count("2 of 5 clients came") == 1, "the others are waited for once"
+    assert second.ledger.tables()["clients"]["participated"].reshape(3, 5)[1].tolist() == [
         True,
         False,
         False,
@@ -366,7 +395,7 @@ def test_a_resumed_server_needs_only_one_client(tmp_path, caplog: pytest.LogCapt
     ]
     third, grid = federation(*settings, out=tmp_path)
     grid.numbers = {}
-    third.start(grid, first_arrays(), num_rounds=2, timeout=5)  # a finished run does not wait for clients
+    third.start(grid, first_arrays(), num_rounds=3, timeout=5)  # a finished run does not wait for clients
 
 
 def test_a_folder_of_another_run_is_left_alone(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

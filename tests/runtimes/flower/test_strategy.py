@@ -14,7 +14,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, Message
 from flwr.superlink.grid import http_grid
 from torch.nn import functional
 
-from qccf.core.errors import ConfigError, FederationError, LayoutError
+from qccf.core.errors import ConfigError, FederationError, InfeasibleError, LayoutError
 from qccf.core.streams import stream
 from qccf.devices.profiles.registry import find_profile
 from qccf.flower import MeasuredRates, Meter, QccfStrategy, SimulatedRates, client_app, server_app
@@ -368,3 +368,45 @@ def test_the_time_of_an_empty_reply_is_taken_off_the_time_of_an_upload() -> None
     strategy.start(grid, first_arrays(), num_rounds=1, timeout=60)
     np.testing.assert_allclose(seen, 5000.0, atol=400.0)
     assert len(seen) == 5
+
+
+def test_a_reply_that_was_not_timed_is_timed_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round by hand, in which replies were made 7 s ago, and no empty reply was timed."""
+    seen = []
+
+    class Recorder(SimulatedRates):
+        def record_upload(self, client, num_bits, seconds):
+            seen.append(seconds)
+
+    strategy, grid = federation(rates=Recorder)
+    messages = list(strategy.configure_train(1, first_arrays(), ConfigRecord(), grid))
+    replies = grid.send_and_receive(messages)
+    monkeypatch.setattr(strategy_module, "time", SimpleNamespace(time=lambda: 2e9))
+    strategy.roster.delays_s.clear()
+    for reply in replies:
+        reply.metadata.created_at = 2e9 - 7.0
+    strategy.aggregate_train(1, replies)
+    assert seen == [7.0] * 5
+
+
+def test_measured_rates_are_the_truth_whatever_is_said_about_estimates() -> None:
+    settings = ("radio.estimate_error_db=3", "radio.backoff_db=1")
+    for rates, same in (("measured", True), ("simulated", False)):
+        strategy, grid = federation(lambda _, reply: reply, *settings, rates=rates)
+        strategy.start(grid, first_arrays(), num_rounds=1, timeout=5)
+        clients = strategy.ledger.tables()["clients"]
+        on = clients["participated"]
+        assert on.any()
+        assert np.array_equal(clients["rate_bps"][on], clients["estimated_rate_bps"][on]) == same
+
+
+def test_what_cannot_work_is_refused_before_anybody_trains() -> None:
+    private = tiny_scenario("privacy.clip_norm=0.5", "privacy.noise_multiplier=1")
+    strategy, grid = QccfStrategy(private, join_timeout_s=0.5, buffers=["layer.bias"]), LoopGrid(own_app(), range(5))
+    with pytest.raises(ConfigError, match="10 buffer values, such as running averages"):
+        strategy.start(grid, first_arrays(), num_rounds=1, timeout=5)
+    assert not grid.sent
+    strategy, grid = federation(lambda _, reply: reply, "radio.gain_db=-100")
+    with pytest.raises(InfeasibleError):
+        strategy.start(grid, first_arrays(), num_rounds=1, timeout=5)
+    assert not any(is_training(message) for _, message in grid.sent)
