@@ -123,6 +123,16 @@ def test_the_remedies_are_those_of_the_median_client() -> None:
     assert str(weaker.value).endswith(f", radio.gain_db = {wanted_db:g}."), "20 dB less"
 
 
+@pytest.mark.parametrize(("power", "slow"), [(1e-2, True), (1e-320, False)])
+def test_a_deadline_is_a_remedy_for_any_link_that_carries_something(power: float, slow: bool) -> None:
+    """The smallest upload of 88 bits takes minutes below one bit per second; without a link no deadline helps."""
+    scenario = load_scenario("femnist", {"radio.gain_db": -100.0, "radio.fading_mean_power": power})
+    with pytest.raises(InfeasibleError) as refused:
+        build_world(scenario, 0)
+    assert ("one of these is enough: device.deadline_s = " in str(refused.value)) == slow
+    assert ("no single setting changes that" in str(refused.value)) == (not slow)
+
+
 def test_codecs_that_fit_are_those_whose_largest_recorded_upload_of_one_bit_fits() -> None:
     scenario = load_scenario("femnist", {"codec.safety_margin": 0.1})
     per_parameter = bundled_recording("femnist").codecs["update+entropy"].bits_per_parameter
