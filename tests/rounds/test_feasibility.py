@@ -125,7 +125,7 @@ def test_the_remedies_are_those_of_the_median_client() -> None:
 
 @pytest.mark.parametrize(("power", "slow"), [(1e-2, True), (1e-320, False)])
 def test_a_deadline_is_a_remedy_for_any_link_that_carries_something(power: float, slow: bool) -> None:
-    """The smallest upload of 88 bits takes minutes below one bit per second; without a link no deadline helps."""
+    """The smallest upload of 88 bits takes hours below one bit per second; without a link no deadline helps."""
     scenario = load_scenario("femnist", {"radio.gain_db": -100.0, "radio.fading_mean_power": power})
     with pytest.raises(InfeasibleError) as refused:
         build_world(scenario, 0)

@@ -431,6 +431,14 @@ def test_each_client_is_compared_with_its_own_mean_over_its_rounds() -> None:
     assert alone == oscillation(*gap) == 1.0, "a round without anybody is left out"
 
 
+def test_oscillation_does_not_depend_on_who_takes_part_in_the_rounds_with_many_bits() -> None:
+    """A client jumps by 2 bits, and another one takes part only when the first has many: deviations of -1 and 0.5."""
+    high = np.arange(20) % 2 == 1
+    bits = np.column_stack([np.where(high, 5.0, 3.0), np.full(20, 7.0)])
+    on = np.column_stack([np.ones(20, dtype=bool), high])
+    assert oscillation(np.where(on, bits, 0.0), on) == 1.0
+
+
 def test_uploads_that_are_lost_because_they_are_larger_than_forecast() -> None:
     large = (K == 0) & (N < 4)
     sizes = {"missed": large, "arrived": ~large, "payload_bits": np.where(large, 1.2e6, 1e6)}

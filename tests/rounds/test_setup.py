@@ -95,3 +95,8 @@ def test_what_cannot_be_loaded_is_refused_before_anything_is_computed(name: str)
 def test_a_world_in_which_nobody_can_upload_is_refused_before_anything_is_computed() -> None:
     with pytest.raises(InfeasibleError):
         check_scenario(tiny_scenario("radio.gain_db=-100"))
+
+
+def test_a_downlink_that_codes_whole_models_is_refused_before_anything_is_computed() -> None:
+    with pytest.raises(ConfigError, match="codes whole models"):
+        check_scenario(tiny_scenario("server.downlink=model+entropy"))
