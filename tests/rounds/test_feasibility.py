@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from qccf.core.errors import ConfigError, InfeasibleError
+from qccf.quantization.registry import CODECS, build_codec
 from qccf.rounds.feasibility import (
     _bandwidth_remedy,
     best_rates_bps,
@@ -139,6 +140,10 @@ def test_codecs_that_fit_are_those_whose_largest_recorded_upload_of_one_bit_fits
     room_bits = 1.1 * 246_590 * per_parameter[:, :, 0].max()
     assert fitting_codecs(scenario, room_bits + 1.0) == ["sparse", "update+entropy", "model+entropy"]
     assert fitting_codecs(scenario, room_bits - 1.0) == ["sparse", "model+entropy"]
+    found = fitting_codecs(scenario, np.inf)
+    assert [build_codec(name, 100, [100]).relative for name in found] == sorted(
+        (build_codec(name, 100, [100]).relative for name in CODECS), reverse=True
+    ), "codecs of updates come first"
     assert "model" in fitting_codecs(scenario, 2 * 246_590 + 32), "exactly its size"
     assert "model" not in fitting_codecs(scenario, 2 * 246_590 + 31)
 
