@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -241,6 +242,24 @@ def test_one_client_that_sends_nothing_usable_does_not_end_a_federation_with_one
     strategy, _ = federation(meddle, *settings, patience=1, least_clients=1)
     with pytest.raises(FederationError, match="in 1 rounds in a row"):
         strategy.start(grid, first_arrays(), num_rounds=ROUNDS, timeout=5)
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_of_two_clients_that_are_there_both_must_have_been_asked_in_vain(channels: int) -> None:
+    """With one channel one of them is asked, and the other one may still send something usable."""
+
+    def meddle(_, reply):
+        if is_training(reply):
+            del reply.content[UPLOAD]
+        return reply
+
+    settings = (f"radio.num_channels={channels}", "policy.name=channel-allocate")
+    strategy, grid = federation(meddle, *settings, patience=1, least_clients=2)
+    grid.numbers = {node: number for node, number in grid.numbers.items() if number < 2}
+    with nullcontext() if channels == 1 else pytest.raises(FederationError, match="in 1 rounds in a row"):
+        strategy.start(grid, first_arrays(), num_rounds=1, timeout=5)
+    assert strategy.ledger.last["participants"] == channels
+    assert strategy.ledger.last["arrived"] == 0
 
 
 def test_a_size_is_limited_again_when_others_register(caplog: pytest.LogCaptureFixture) -> None:
