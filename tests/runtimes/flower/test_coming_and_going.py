@@ -198,6 +198,15 @@ def test_a_second_node_gets_a_number_whose_node_does_not_answer(monkeypatch, cap
     assert strategy.ledger.tables()["clients"]["arrived"].reshape(4, 5)[-1].all()
 
 
+def test_a_client_that_did_not_answer_the_probe_is_greeted_again() -> None:
+    strategy, grid = federation(
+        lambda client, reply: None if client == 2 and reply.metadata.group_id == "probe-1" else reply
+    )
+    strategy.start(grid, first_arrays(), num_rounds=1, timeout=0.3)
+    greeted = [client for client, message in grid.sent if not message.metadata.group_id]
+    assert sorted(greeted) == [0, 1, 2, 2, 3, 4]
+
+
 @pytest.mark.parametrize(("least", "present", "starts"), [(0, 3, True), (0, 2, False), (2, 2, True), (1, 1, True)])
 def test_half_of_the_clients_are_enough_unless_another_number_is_stated(least, present, starts) -> None:
     strategy, grid = federation(least_clients=least)

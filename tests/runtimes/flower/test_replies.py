@@ -289,10 +289,12 @@ def test_a_client_whose_app_failed_must_say_hello_again_and_one_with_a_bad_uploa
         return _error(client, reply)
 
     strategy, grid = federation(meddle)
+    worked = []
+    strategy.roster.record_work = worked.append
     messages = list(strategy.configure_train(1, first_arrays(), ConfigRecord(), grid))
     strategy.aggregate_train(1, grid.send_and_receive(messages))
     assert strategy.ledger.tables()["clients"]["arrived"].tolist() == [True, False, False, True, True]
-    assert sorted(strategy.roster.nodes) == [0, 2, 3, 4]
+    assert sorted(strategy.roster.nodes) == sorted(worked) == [0, 2, 3, 4]
 
 
 def test_a_dataset_size_is_fixed_when_a_client_registers(caplog: pytest.LogCaptureFixture) -> None:
@@ -308,6 +310,16 @@ def test_a_dataset_size_is_fixed_when_a_client_registers(caplog: pytest.LogCaptu
         if name in MEASURED:  # the clock's own
             continue
         np.testing.assert_array_equal(strategy.ledger.tables()["clients"][name], column, err_msg=name)
+
+
+def test_a_dataset_size_stays_fixed_when_a_server_is_started_again(tmp_path, caplog: pytest.LogCaptureFixture) -> None:
+    first, grid = federation(out=tmp_path)
+    first.start(grid, first_arrays(), num_rounds=1, timeout=5)
+    second, grid = federation(_with_report(**{"num-examples": 10**9}), out=tmp_path)
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        second.start(grid, first_arrays(), num_rounds=3, timeout=5)
+    assert caplog.text.count("client 1 reported 1000000000 samples and registered with 60") == 1
+    assert second.ledger.tables()["clients"]["dataset_size"].tolist() == [60] * 15
 
 
 def test_a_client_that_registers_with_many_samples_gets_a_bounded_share(caplog: pytest.LogCaptureFixture) -> None:
