@@ -15,7 +15,7 @@ from flwr.app import Error, Message
 from qccf.core.contracts import Decision
 from qccf.core.errors import AbsentError, QccfError
 from qccf.core.files import alone_in
-from qccf.flower import FederationError, QccfStrategy
+from qccf.flower import FederationError, QccfStrategy, SimulatedRates
 from qccf.policies.qccf import Qccf
 from qccf.rounds.ledger import MEASURED
 from qccf.runtimes.flower import exchange, roster
@@ -352,6 +352,22 @@ def test_a_server_that_is_started_again_resumes(tmp_path) -> None:
     assert json.loads((tmp_path / "summary.json").read_text())["rounds"] == ROUNDS
     assert (tmp_path / "rounds.parquet").exists()
     assert (tmp_path / "scenario.toml").exists()
+
+
+def test_a_server_that_is_started_again_knows_the_rates_so_far(tmp_path) -> None:
+    restored = []
+
+    class Kept(SimulatedRates):
+        def state(self):
+            return {"uploads": 5}
+
+        def restore(self, state):
+            restored.append(state)
+
+    for _ in range(2):
+        strategy, grid = federation(out=tmp_path, rates=Kept)
+        strategy.start(grid, first_arrays(), num_rounds=1, timeout=5)
+    assert restored == [{"uploads": 5}]
 
 
 def test_a_folder_whose_checkpoints_are_gone_is_refused_and_left_as_it_is(tmp_path) -> None:
