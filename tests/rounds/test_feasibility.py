@@ -140,6 +140,9 @@ def test_codecs_that_fit_are_those_whose_largest_recorded_upload_of_one_bit_fits
     room_bits = 1.1 * 246_590 * per_parameter[:, :, 0].max()
     assert fitting_codecs(scenario, room_bits + 1.0) == ["sparse", "update+entropy", "model+entropy"]
     assert fitting_codecs(scenario, room_bits - 1.0) == ["sparse", "model+entropy"]
+    buffered, room_bits = scenario.replaced(learning={"num_buffers": 100}), room_bits + 1.1 * 32 * 100
+    assert "update+entropy" in fitting_codecs(buffered, room_bits + 1.0)
+    assert "update+entropy" not in fitting_codecs(buffered, room_bits - 1.0), "buffers are sent as 32-bit floats"
     found = fitting_codecs(scenario, np.inf)
     assert [build_codec(name, 100, [100]).relative for name in found] == sorted(
         (build_codec(name, 100, [100]).relative for name in CODECS), reverse=True
