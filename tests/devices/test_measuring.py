@@ -358,6 +358,26 @@ def test_a_source_says_what_was_measured_and_what_is_assumed() -> None:
     assert source == "assumed: 1 nJ per cycle and core at the highest frequency; no meter"
 
 
+@pytest.mark.parametrize(
+    ("limits_hz", "source"),
+    [((5e8, 1.5e9), "cpufreq"), ((1e9, 1e9), "measured; the machine lists no other frequency")],
+)
+def test_the_source_of_the_frequencies(limits_hz, source: str) -> None:
+    measured = Measurement((Trial(1e9, 0.1, 2.0, 100, 1.0),), limits_hz, "made", 1.0, ())
+    profile = profile_and_notes(measured)[0]
+    assert (profile.frequency_min_hz, profile.frequency_max_hz) == limits_hz
+    assert profile.sources["frequency_min_hz"] == profile.sources["frequency_max_hz"] == source
+
+
+@pytest.mark.parametrize("frequency_hz", [1e3 * khz for khz in range(1_000_000, 2_000_000, 100_000)])
+def test_the_most_power_is_plausible_at_any_frequency(frequency_hz: float) -> None:
+    """1000 W over the cube of a frequency, and times this cube again, can be a little more than 1000 W by rounding."""
+    trial = Trial(frequency_hz, 1e-3, None, 100, 1024.0)
+    profile, _ = profile_and_notes(Measurement((trial,), (frequency_hz, frequency_hz), "", None, ()))
+    assert not profile.steps
+    assert profile.energy_coefficient * frequency_hz**3 == pytest.approx(1000.0, rel=1e-12)
+
+
 class Stalled:
     def energy_j(self) -> float:
         return 7.0

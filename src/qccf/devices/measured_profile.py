@@ -3,7 +3,7 @@
 from typing import Any
 
 from qccf.devices.measuring import Measurement
-from qccf.devices.profile import ASSUMED, FIGURES, MAX_COMPUTE_POWER_W, Profile, profile_from_dict
+from qccf.devices.profile import ASSUMED, FIGURES, MAX_COMPUTE_POWER_W, MAX_LAW_POWER_W, Profile, profile_from_dict
 
 ASSUMED_J_PER_CYCLE = 1e-9
 """Energy per clock cycle and busy core at the highest frequency where no meter tells it: a core of a phone, a small
@@ -94,7 +94,7 @@ def _energy(measured: Measurement) -> Part:
         note = "power was measured at one frequency only: assumed that it grows with the cube of the frequency."
     coefficient = power_w / at_hz**3
     highest_w = coefficient * high_hz**3
-    if highest_w > MAX_COMPUTE_POWER_W * (1.0 + 1e-9) or coefficient != _within("energy_coefficient", coefficient):
+    if highest_w > MAX_LAW_POWER_W or coefficient != _within("energy_coefficient", coefficient):
         note = (
             f"{power_w:.3g} W at {at_hz / 1e6:.0f} MHz would be {highest_w:.3g} W at {high_hz / 1e6:.0f} MHz with "
             "the cube of the frequency, which is not plausible: the profile has this one frequency only."

@@ -23,6 +23,8 @@ from qccf.core.suggest import hint
 MAX_STEPS = 64
 MAX_BYTES = 1 << 20
 MAX_COMPUTE_POWER_W = 1000.0
+MAX_LAW_POWER_W = MAX_COMPUTE_POWER_W * (1.0 + 1e-9)
+"""The same for a power that follows from a coefficient, which has a rounding error."""
 ASSUMED = "assumed"
 
 
@@ -179,7 +181,7 @@ def require_plausible(figures: Mapping[str, Any]) -> None:
     if low > high:
         raise ConfigError(f"frequency_min_hz = {low:g} is above frequency_max_hz = {high:g}: swap them.")
     power_w = figures["energy_coefficient"] * high**3
-    if power_w > MAX_COMPUTE_POWER_W:
+    if power_w > MAX_LAW_POWER_W:
         raise ConfigError(
             f"energy_coefficient = {figures['energy_coefficient']:g} at frequency_max_hz = {high:g} is a power of "
             f"{power_w:g} W, above {MAX_COMPUTE_POWER_W:g} W: the coefficient is the power in watts divided by the "
