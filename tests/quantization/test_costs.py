@@ -29,6 +29,8 @@ def test_most_bits_that_fit() -> None:
     small = replace(CONSTANTS, num_parameters=10)
     room = np.array([[52.0, 51.0], [71.0, 1e9]]) * (1.0 + 1e-9)
     assert most_bits(room, equal_statistics(1.0, 1.0), small).tolist() == [[1, 0], [2, 32]]
+    exactly = np.array([[52.0, 52.0 * (1.0 + 1e-11)]])
+    assert most_bits(exactly, equal_statistics(1.0), small).tolist() == [[0, 1]], "a rounding error must not matter"
     listed = replace(equal_statistics(1.0), upload_bits=np.array([[10.0, 20.0, 40.0] + [99.0] * 29]))
     assert most_bits(np.array([[41.0, 9.0, 100.0]]), listed, small).tolist() == [[3, 0, 32]]
 

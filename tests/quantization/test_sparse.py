@@ -53,6 +53,15 @@ def test_the_forecast_is_the_real_size(codec: Codec, vector: Vector) -> None:
         assert np.abs(bits[num_bits - 1] / real - 1.0).max() < 0.01
 
 
+def test_the_forecast_of_a_single_value_by_hand() -> None:
+    """Its index is the top one, 2^q - 1, so its symbol takes no bits: a scale, two counts, a table up to the symbol, a
+    word of reserve, a sign, and the low bits of 31 (symbol 23) and 63 (symbol 31)."""
+    bits = build_codec("sparse", 1, [1]).forecast(np.array([-0.7], dtype=np.float32)).bits
+    assert bits is not None
+    tables, low = np.array([2, 4, 8, 16, 24, 32]), np.array([0, 0, 0, 0, 1, 2])
+    np.testing.assert_array_equal(bits[:6], 32 + 8 * (6 + tables) + 32 + 1 + low)
+
+
 def test_the_sparsest_error_by_hand(codec: Codec, vector: Vector) -> None:
     """Σ |v|(norm - |v|) = ‖v‖₁·‖v‖₂ - ‖v‖₂²."""
     exact = vector.astype(np.float64)

@@ -73,6 +73,11 @@ def test_the_checksum_is_fixed() -> None:
     assert payload[12:16].hex() == "9cf2e97f"
 
 
+def test_the_hash_is_the_low_half_of_xxh3() -> None:
+    """Of no bytes, XXH3-64 with the seed 0 is 2d06800538d394c2."""
+    assert wire.short_hash(b"") == 0x38D394C2
+
+
 def small() -> tuple[Codec, bytes]:
     codec = build_codec("model", 13, [13])
     return codec, codec.encode(layered_vector([13]), 4, 5)

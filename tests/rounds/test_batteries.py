@@ -50,6 +50,20 @@ def test_by_hand():
     np.testing.assert_allclose(left_j(np.array([2e-3, 3e-3]), enough), [2e-3 - needed_j, 3e-3 - needed_j])
 
 
+@pytest.mark.parametrize(("spare", "arrives"), [(0.0, True), (-5e-10, True), (-2e-9, False)])
+def test_only_a_rounding_error_above_what_is_left_is_allowed(spare, arrives):
+    needed_j = 1e-26 * 2e6 * 4e16 + 0.2 * 493_212 / 1e8
+    outcome, _ = two_clients(np.array([np.inf, needed_j * (1.0 + spare)]))
+    assert outcome.arrived.tolist() == [True, arrives]
+
+
+@pytest.mark.parametrize(("spare", "left"), [(-1e-10, 0.0), (0.0, 0.0), (5e-10, 0.0), (2e-9, 2e-9), (0.5, 0.5)])
+def test_what_is_left_by_rounding_is_nothing(spare, left):
+    outcome, _ = two_clients(None)
+    held_j = outcome.energy_j * (1.0 + spare)
+    assert left_j(held_j, outcome) == pytest.approx(left * outcome.energy_j, rel=1e-6, abs=0.0)
+
+
 def test_a_battery_that_empties_after_the_deadline_is_empty():
     """A decision that is exempt from the deadline of 20 ms: at 200 MHz and 1 Mb/s a client computes for 10 ms and sends
     for 493 ms, which takes 0.8 + 98.6 mJ. The second has 50 mJ, more than it takes within 20 ms."""

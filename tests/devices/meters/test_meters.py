@@ -55,6 +55,24 @@ def test_a_counter_that_goes_backwards_is_refused(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("seconds", "joules", "follows"),
+    [(0.1, 999.0, True), (0.1, 1001.0, False), (5.0, 49_999.0, True), (5.0, 50_001.0, False)],
+)
+def test_a_counter_that_starts_again_took_at_most_ten_kilowatts(tmp_path, seconds, joules, follows) -> None:
+    zone = add_package(tmp_path, 0, energy_uj=100_000_000_000, range_uj=100_000_000_000)
+    clock = Clock()
+    clock.now_s = 1000.0  # it counts from the last reading, whenever that was
+    meter = Powercap(tmp_path, clock=clock)
+    clock.now_s += seconds
+    write(zone / "energy_uj", round(joules * 1e6) - 1)
+    if follows:
+        assert meter.energy_j() == pytest.approx(joules)
+    else:
+        with pytest.raises(MeterError, match="goes backwards"):
+            meter.energy_j()
+
+
+@pytest.mark.parametrize(
     ("text", "says"),
     [("many", "instead of a whole number"), ("-1", "outside its range"), ("999999999999999", "outside its range")],
 )
