@@ -170,3 +170,16 @@ def test_the_highest_frequency_itself_is_allowed() -> None:
     constants = replace(CONSTANTS, deadline_s=1.0, frequency_max_hz=1e9)
     assert cost.slowest_frequency_hz(np.array([0.5e9]), 0.5, constants)[0] == 1e9
     assert np.isinf(cost.slowest_frequency_hz(np.array([0.5e9]), np.nextafter(0.5, 1.0), constants)[0])
+
+
+def test_an_upload_without_a_quantizer_has_the_buffers_as_well() -> None:
+    """32 bits for each of 246,590 parameters and 10 buffer values, at 1 Gb/s."""
+    constants = replace(CONSTANTS, num_buffers=10)
+    outcome = cost.settle(decision(32, 2e8, raw=True, deadline_exempt=True), observation(1e9), constants)
+    assert outcome.latency_s[0] == pytest.approx(0.012 + 32 * 246_600 / 1e9, rel=1e-12)
+
+
+def test_who_sits_out_has_no_transmit_power() -> None:
+    assert cost.transmit_powers_w(decision(1, 2e8), CONSTANTS).tolist() == [0.2, 0.0]
+    chosen = replace(decision(1, 2e8), powers_w=np.array([0.05, 0.0]))
+    assert cost.transmit_powers_w(chosen, CONSTANTS).tolist() == [0.05, 0.0]

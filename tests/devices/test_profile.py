@@ -1,6 +1,7 @@
 """Profiles: the bundled ones are complete and plausible, and a wrong one is refused with a sentence."""
 
 import math
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,7 +115,11 @@ def test_absurd_profile_is_refused(values, words):
         ([[1e9, 2000.0]], "power of a step"),
         ([[1e9]], "pairs"),
         ("fast", "pairs"),
-        ([[1e6 * k, 1.0] for k in range(1, 70)], "more than 64"),
+        ([[1e6 * k, 1.0] for k in range(1, 66)], "65 entries, more than 64"),
+        ([[6e8, 1.0], [1e9]], "pairs"),
+        ([[1e9, 1.0], [1e9, 2.0]], "sort the frequencies"),
+        ([["fast", 1.0]], "'fast' as the frequency of a step"),
+        ([[1e9, True]], "True as the power of a step"),
     ],
 )
 def test_absurd_steps_are_refused(steps, words):
@@ -131,6 +136,72 @@ def test_the_limits_of_steps_are_allowed_and_nothing_beyond():
             checked_steps([step])
 
 
+def test_steps_are_a_remedy_only_where_the_cubic_law_is_missing():
+    with pytest.raises(ConfigError, match=r"energy_coefficient is missing: .* or give steps"):
+        profile_from_dict(_changed(energy_coefficient=None), "board")
+    with pytest.raises(ConfigError, match=r"flops_per_cycle is missing: state it with its source\.$"):
+        profile_from_dict(_changed(flops_per_cycle=None), "board")
+
+
+def test_64_steps_are_allowed():
+    assert len(checked_steps([[1e6 * k, 1.0] for k in range(1, 65)])) == 64
+
+
+@pytest.mark.parametrize(
+    ("key", "least", "most"),
+    [
+        ("cycles_per_sample", 1, 1e12),
+        ("flops_per_cycle", 1e-4, 1e6),
+        ("energy_coefficient", 1e-32, 1e-18),
+        ("frequency_min_hz", 1e6, 1e11),
+        ("frequency_max_hz", 1e6, 1e11),
+        ("transmit_power_w", 1e-6, 10),
+        ("circuit_power_w", 0, 100),
+        ("idle_power_w", 0, 1000),
+        ("battery_j", 1e-6, math.inf),
+    ],
+)
+def test_the_limits_of_figures_are_allowed_and_nothing_beyond(key, least, most):
+    assert (require_figure(key, least), require_figure(key, most)) == (least, most)
+    for beyond in {math.nextafter(least, -math.inf), math.nextafter(most, math.inf)} - {math.inf}:
+        with pytest.raises(ConfigError, match=f"{key} = .* is out of range"):
+            require_figure(key, beyond)
+
+
+def test_the_largest_float_is_a_number_also_as_an_integer():
+    assert require_figure("battery_j", int(sys.float_info.max)) == sys.float_info.max
+
+
+@pytest.mark.parametrize(("watts", "plausible"), [(1000.0, True), (1000.0 + 1e-7, True), (1000.00001, False)])
+def test_computing_takes_at_most_a_kilowatt(watts, plausible):
+    tree = _changed(energy_coefficient=watts * 1e-27, frequency_max_hz=1e9)
+    if plausible:
+        assert profile_from_dict(tree, "board").energy_coefficient == watts * 1e-27
+    else:
+        with pytest.raises(ConfigError, match="above 1000 W"):
+            profile_from_dict(tree, "board")
+
+
+def test_a_profile_without_circuits_rest_and_battery_has_none():
+    profile = profile_from_dict(
+        {key: value for key, value in TREE.items() if key != "cycles_per_sample"}
+        | {"sources": {key: "assumed" for key in TREE["sources"] if key != "cycles_per_sample"}},
+        "board",
+    )
+    assert profile.cycles_per_sample == "auto"
+    assert (profile.circuit_power_w, profile.idle_power_w, profile.battery_j) == (0.0, 0.0, math.inf)
+
+
+def test_a_file_of_at_most_a_mebibyte_is_read(tmp_path):
+    text = tomli_w.dumps(TREE)
+    path = tmp_path / "board.toml"
+    path.write_text(text + "#" * (2**20 - len(text)), encoding="utf-8")
+    assert read_profile(path) == profile_from_dict(TREE, "board")
+    path.write_text(text + "#" * (2**20 - len(text) + 1), encoding="utf-8")
+    with pytest.raises(ConfigError, match="more than 1,048,576 bytes"):
+        read_profile(path)
+
+
 def test_every_figure_needs_a_source():
     tree = dict(TREE, sources={})
     with pytest.raises(ConfigError, match=r"sources\.cycles_per_sample is missing"):
@@ -142,6 +213,10 @@ def test_every_figure_needs_a_source():
 def test_unknown_profile_is_suggested(tmp_path):
     with pytest.raises(ConfigError, match="did you mean 'raspberry-pi-4'"):
         find_profile("rasberry-pi-4")
+    with pytest.raises(ConfigError, match=r"did you mean 'laptop'\?\); .* such as laptops\.toml\.$"):
+        find_profile("laptops")
+    with pytest.raises(ConfigError, match=r"not one of .*laptop\.$"):
+        find_profile("mine.json")
     with pytest.raises(ConfigError, match="cannot be read"):
         find_profile(str(tmp_path / "none.toml"))
     (tmp_path / "bad.toml").write_text("a = = 1", encoding="utf-8")

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from qccf.core.errors import ConfigError, InfeasibleError
-from qccf.devices.clients_table import files_digest
+from qccf.devices import clients_table
+from qccf.devices.clients_table import files_digest, read_clients
 from qccf.devices.fleet import mixed, shares_to_counts
 from qccf.devices.profiles.registry import PROFILES, find_profile
 from qccf.learning.models.flops import IMAGES, STORED, counted_flops
@@ -242,7 +243,15 @@ def test_steps_in_a_table(tmp_path):
     assert np.isinf(steps_hz[2]).all()
     assert np.isfinite(steps_hz[3]).sum() > 3
     assert constants.frequency_max_hz.tolist() == [1.4e9, 2e9, 1.5e9, 2.4576e9]
+    assert constants.frequency_min_hz[:3].tolist() == [6e8, 1e9, 6e8]
     assert constants.energy_coefficient.tolist() == [0.0, 0.0, 1.10e-27, 0.0]
+
+
+def test_a_step_that_is_never_the_best_is_not_the_lowest_frequency(tmp_path):
+    """1 GHz takes 2 nJ per cycle, and 1.5 GHz takes 1.8."""
+    constants = with_table(tmp_path / "clients.csv", "steps\n1e9:2 1.5e9:2.7 2e9:5\n").constants()
+    assert (constants.frequency_min_hz, constants.frequency_max_hz) == (1.5e9, 2e9)
+    assert constants.step_frequencies_hz.tolist() == [1.5e9, 2e9]
 
 
 def test_steps_in_parquet_are_text_or_lists(tmp_path):
@@ -350,6 +359,7 @@ def test_table_sets_the_number_of_clients_if_nothing_else_does(tmp_path):
         ("steps\n6e8:0.9:1\n", "is no list of hertz:watts"),
         ("steps\n6e8:0.9;1e9:1.6\n", "is no list of hertz:watts"),
         ('steps\n"6e8:0.9,1e9:1.6"\n', "is no list of hertz:watts"),
+        ("steps\n6e8:0.9 1e9\n", "is no list of hertz:watts"),
         ("steps\n600:0.9\n", r"row 1: steps\[0\] has 600.0 as the frequency of a step"),
         ("steps\n6e8:0.9 1e9:1600\n", r"steps\[1\] has 1600.0 as the power of a step"),
         ("steps\n6e8:nan\n", r"steps\[0\] has nan"),
@@ -444,3 +454,59 @@ def test_only_regular_files_are_read(tmp_path):
         with pytest.raises(ConfigError, match=rf"{name}' cannot be read: it is not a regular file\."):
             load_scenario("femnist", {f"devices.{key}": str(tmp_path / name)})
     assert files_digest([str(tmp_path / "pipe.csv")]) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed", "refused"),
+    [
+        ("dataset_size", [1, 100_000_000], [0, 100_000_001]),
+        ("x_m", [-50_000, -0.5, 50_000], [-50_001, 50_001]),
+        ("y_m", [-50_000, -0.5, 50_000], [-50_001, 50_001]),
+    ],
+)
+def test_the_limits_of_sizes_and_places(name, allowed, refused, tmp_path):
+    """Of a column that a table of clients has besides the figures of profiles; all limits are allowed themselves."""
+    others = {"dataset_size": "dataset_size", "x_m": "x_m,y_m", "y_m": "y_m,x_m"}[name]
+    rest = ",0" * others.count(",")
+    rows = "".join(f"{number}{rest}\n" for number in allowed)
+    table = read_clients(written(tmp_path / "clients.csv", f"{others}\n{rows}"))
+    assert table.column(name) == allowed
+    for number in refused:
+        with pytest.raises(ConfigError, match=f"row 1: {name} = .* is out of range"):
+            read_clients(written(tmp_path / f"{number}.csv", f"{others}\n{number}{rest}\n"))
+
+
+def test_a_table_has_at_most_100_000_rows(tmp_path):
+    with pytest.raises(ConfigError, match="it has 100,001 rows"):
+        read_clients(written(tmp_path / "clients.csv", "dataset_size\n" + 100_001 * "1\n"))
+
+
+def test_a_table_has_at_most_64_mib(tmp_path):
+    with (tmp_path / "clients.csv").open("wb") as file:
+        file.truncate(2**26 + 1)
+    with pytest.raises(ConfigError, match="has 67,108,865 bytes, more than 67,108,864"):
+        read_clients(str(tmp_path / "clients.csv"))
+
+
+def test_as_many_rows_and_bytes_as_allowed_are_read(tmp_path, monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.setattr(clients_table, "MAX_CLIENTS", 2)
+    for count in (2, 3):
+        pandas.DataFrame({"dataset_size": [700] * count}).to_parquet(tmp_path / f"{count}.parquet")
+        written(tmp_path / f"{count}.csv", "dataset_size\n" + count * "700\n")
+    for ending in ("csv", "parquet"):
+        assert len(read_clients(str(tmp_path / f"2.{ending}")).rows) == 2
+        with pytest.raises(ConfigError, match="it has 3 rows"):
+            read_clients(str(tmp_path / f"3.{ending}"))
+    monkeypatch.setattr(clients_table, "MAX_BYTES", (tmp_path / "2.csv").stat().st_size)
+    assert len(read_clients(str(tmp_path / "2.csv")).rows) == 2
+    assert len(files_digest([str(tmp_path / "2.csv")])) == 64
+    with pytest.raises(ConfigError, match="bytes, more than"):
+        read_clients(str(tmp_path / "3.csv"))
+    assert files_digest([str(tmp_path / "3.csv")]) == ""
+
+
+def test_a_damaged_parquet_file_is_a_sentence(tmp_path):
+    pytest.importorskip("pyarrow")
+    with pytest.raises(ConfigError, match=r"it is not a whole Parquet file \(.+\)\.$"):
+        read_clients(written(tmp_path / "clients.parquet", "PAR1"))
