@@ -1,6 +1,7 @@
 """CPU frequencies and trials against a made-up machine whose clock runs with its work."""
 
 import itertools
+import math
 import tomllib
 from dataclasses import replace
 
@@ -11,7 +12,16 @@ from qccf.core.errors import ConfigError, FrequencyError, MeterError
 from qccf.devices import cpufreq as module
 from qccf.devices.cpufreq import Cpufreq, stated_hz
 from qccf.devices.measured_profile import profile_of
-from qccf.devices.measuring import MOST_FREQUENCIES, Machine, Measurement, Trial, _joined, measure, this_machine
+from qccf.devices.measuring import (
+    Machine,
+    Measurement,
+    Trial,
+    _added_power_w,
+    _idle_power_w,
+    _joined,
+    measure,
+    this_machine,
+)
 from qccf.devices.meters.protocol import CheckedMeter
 from qccf.devices.profile import profile_from_dict
 from tests.helpers.made_sysfs import add_cpufreq, write
@@ -87,6 +97,7 @@ def test_each_frequency_is_measured_and_set_back(tmp_path) -> None:
     assert measured.limits_hz == (6e8, 1.5e9)
     assert not measured.notes
     assert {what for what, _, _ in seen} >= {"warming up", "resting", "training at 1500 MHz"}
+    assert seen[0] == ("warming up", 0.0, 2.0)
     assert all(done <= total for _, done, total in seen)
 
 
@@ -102,6 +113,7 @@ def test_the_profile_of_a_measurement_is_read_back(tmp_path) -> None:
     assert [step[1] for step in profile.steps] == pytest.approx([ALPHA * f**3 for f in (6e8, 1e9, 1.5e9)])
     assert profile.idle_power_w == pytest.approx(IDLE_W)
     assert profile.battery_j == 1e5
+    assert (profile.transmit_power_w, profile.circuit_power_w) == (0.2, 1.8)
     assert len(notes) == 1
     assert notes[0].startswith("the radio was not measured")
     assert profile_from_dict(tomllib.loads(tomli_w.dumps(profile.to_dict())), "mine") == profile
@@ -127,6 +139,7 @@ def test_ctrl_c_sets_frequencies_back(tmp_path, stop_at: str) -> None:
         measure(interrupted, machine, seconds=2.0, show=quiet)
     assert held(group) == before
     assert stop_at == "sleep" or calls[-1] != before
+    assert stop_at == "work" or len(calls) == 3, "the first steps compile and allocate; then the machine rests"
 
 
 def test_a_governor_of_the_user_is_set_by_its_speed(tmp_path) -> None:
@@ -175,8 +188,8 @@ def test_many_steps_are_thinned(tmp_path) -> None:
     add_cpufreq(tmp_path, steps_khz=range(600_000, 2_600_000, 100_000))
     made = MadeMachine(tmp_path)
     measured = measure(made.work, made.machine(), seconds=0.1, show=quiet)
-    assert len(measured.trials) == MOST_FREQUENCIES
-    assert round(measured.trials[0].frequency_hz) == pytest.approx(6e8)
+    found_mhz = [round(trial.frequency_hz / 1e6) for trial in measured.trials]
+    assert found_mhz == [600, 900, 1100, 1400, 1700, 2000, 2200, 2500]  # eight of twenty
 
 
 def test_without_permission_one_frequency_is_measured(tmp_path, monkeypatch) -> None:
@@ -222,6 +235,71 @@ def test_a_cpu_that_runs_slower_than_set_is_reported(tmp_path) -> None:
     assert any("ran at 900 MHz although 1500 MHz was set" in note for note in measured.notes)
 
 
+@pytest.mark.parametrize(
+    ("khz", "reported"), [(949_000, True), (950_000, False), (1_050_000, False), (1_051_000, True)]
+)
+def test_a_frequency_that_differs_by_more_than_a_twentieth_is_reported(tmp_path, khz: int, reported: bool) -> None:
+    add_cpufreq(tmp_path, steps_khz=(1_000_000,))
+    made = MadeMachine(tmp_path, obeys=False)
+    write(made.group() / "scaling_cur_freq", khz)
+    measured = measure(made.work, made.machine(), seconds=0.5, show=quiet)
+    assert any("although 1000 MHz was set" in note for note in measured.notes) == reported
+
+
+@pytest.mark.parametrize(("cores", "reported"), [(0.89, True), (0.91, False), (1.0, False)])
+def test_work_with_less_than_nine_tenths_of_a_core_is_reported(tmp_path, cores: float, reported: bool) -> None:
+    add_cpufreq(tmp_path)
+    made = MadeMachine(tmp_path)
+    machine = made.machine()
+    machine.cpu_clock = lambda: cores * made.now_s
+    measured = measure(made.work, machine, seconds=0.5, show=quiet)
+    assert any("of one core" in note for note in measured.notes) == reported
+
+
+@pytest.mark.parametrize(
+    ("joules", "idle_w", "added_w"),
+    [
+        (0.0, 0.0, None), (0.01, 0.0, 0.01), (0.0099, 0.0, None), (2.5, 2.0, 0.5), (2.0, 2.0, None),
+        (1000.0, 0.0, 1000.0), (1001.0, 0.0, None), (1001.0, 1.0, 1000.0),
+    ],
+)  # fmt: skip
+def test_work_adds_from_a_hundredth_of_a_watt_to_a_kilowatt(joules: float, idle_w: float, added_w) -> None:
+    machine = Machine(CheckedMeter("made", Stalled()), None, 1e9)
+    assert _added_power_w(machine, joules, 1.0, idle_w) == added_w
+    assert (machine.meter is None) == (added_w is None)
+
+
+@pytest.mark.parametrize(("watts", "idle_w"), [(2.0, 2.0), (1000.0, 1000.0), (1000.5, None)])
+def test_a_machine_rests_for_the_whole_time_with_at_most_a_kilowatt(watts: float, idle_w: float | None) -> None:
+    slept: list[float] = []
+
+    class Even:
+        def energy_j(self) -> float:
+            return watts * 0.5 * len(slept)
+
+    machine = Machine(CheckedMeter("made", Even()), None, 1e9, clock=lambda: 0.5 * len(slept), sleep=slept.append)
+    assert _idle_power_w(machine, 2.0, quiet) == idle_w
+    assert slept == [0.05] * 4
+    assert (machine.meter is None) == (idle_w is None)
+
+
+def test_the_meter_is_read_after_each_step_of_the_work(tmp_path) -> None:
+    """Counters start again from 0, and powers have to be added up over time."""
+    add_cpufreq(tmp_path, steps_khz=(1_000_000,))
+    made = MadeMachine(tmp_path)
+    read_s: list[float] = []
+
+    class Noting:
+        def energy_j(self) -> float:
+            read_s.append(made.now_s)
+            return made.joules
+
+    measure(made.work, made.machine(Noting()), seconds=2.0, show=quiet)
+    step_s = SAMPLES * CYCLES / 1e9
+    gaps_s = [after - before for before, after in itertools.pairwise(read_s)]
+    assert max(gaps_s) == pytest.approx(step_s)
+
+
 def profile_and_notes(measured: Measurement):
     return profile_of(measured, name="x", title="x", work="w", flops_per_sample=6e7, battery_j=None)
 
@@ -247,9 +325,9 @@ def test_a_frequency_that_never_changes_is_one_frequency(tmp_path) -> None:
 
 def test_frequencies_within_a_percent_of_the_lowest_count_as_one() -> None:
     machine = Machine(None, None, 1e9)
-    trials = [Trial(hertz, 0.1, None, SAMPLES, 1.0) for hertz in (1e9, 1.008e9, 1.012e9, 1.5e9)]
+    trials = [Trial(hertz, 0.1, None, SAMPLES, 1.0) for hertz in (1e9, 1.01e9, 1.012e9, 1.5e9)]
     joined = _joined(trials, machine)
-    assert [trial.frequency_hz for trial in joined] == pytest.approx([1.004e9, 1.012e9, 1.5e9])
+    assert [trial.frequency_hz for trial in joined] == pytest.approx([1.005e9, 1.012e9, 1.5e9])
     assert machine.notes == ["2 of the frequencies that were set ran at 1000 MHz and count as one."]
 
 
@@ -369,6 +447,26 @@ def test_the_source_of_the_frequencies(limits_hz, source: str) -> None:
     assert profile.sources["frequency_min_hz"] == profile.sources["frequency_max_hz"] == source
 
 
+def test_two_frequencies_are_steps() -> None:
+    trials = (Trial(1e9, 0.1, 2.0, 100, 1.0), Trial(1.5e9, 0.07, 5.0, 100, 1.0))
+    profile = profile_and_notes(Measurement(trials, (1e9, 1.5e9), "made", 1.0, ()))[0]
+    assert profile.steps == ((1e9, 2.0), (1.5e9, 5.0))
+
+
+@pytest.mark.parametrize(("cores", "counted"), [(0.0, 1.0), (0.94, 1.0), (1.0, 1.0), (1.26, 1.3), (7.0, 7.0)])
+def test_without_a_meter_each_busy_core_takes_a_nanojoule_per_cycle(cores: float, counted: float) -> None:
+    """At least one core, to a tenth: at 1 GHz a watt for each."""
+    measured = Measurement((Trial(1e9, 0.1, None, 100, cores),), (1e9, 1e9), "", None, ())
+    assert profile_and_notes(measured)[0].energy_coefficient == pytest.approx(counted * 1e-27)
+
+
+@pytest.mark.parametrize(("told_j", "battery_j"), [(None, math.inf), (9e-7, math.inf), (1e-6, 1e-6), (5e4, 5e4)])
+def test_a_battery_that_a_profile_cannot_hold_is_left_out(told_j: float | None, battery_j: float) -> None:
+    measured = Measurement((Trial(1e9, 0.1, 2.0, 100, 1.0),), (1e9, 1e9), "made", 1.0, ())
+    profile, _ = profile_of(measured, name="x", title="x", work="w", flops_per_sample=6e7, battery_j=told_j)
+    assert profile.battery_j == battery_j
+
+
 @pytest.mark.parametrize("frequency_hz", [1e3 * khz for khz in range(1_000_000, 2_000_000, 100_000)])
 def test_the_most_power_is_plausible_at_any_frequency(frequency_hz: float) -> None:
     """1000 W over the cube of a frequency, and times this cube again, can be a little more than 1000 W by rounding."""
@@ -452,18 +550,36 @@ def test_a_machine_without_frequencies(tmp_path) -> None:
     write(cpuinfo, "processor : 0\ncpu MHz\t\t: 2400.5\nprocessor : 1\ncpu MHz : 800\ncpu MHz : fast")
     assert stated_hz(cpuinfo) == 2400.5e6
     assert stated_hz(tmp_path / "none") is None
+    write(cpuinfo, "cpu MHz : 0")
+    assert stated_hz(cpuinfo) is None
     machine = this_machine(tmp_path, None, 1e9)
     assert machine.frequency_hz() == 1e9
+    assert "one frequency was measured, because none can be set" in machine.notes[0]
     measured = measure(lambda: 1, Machine(None, None, 1e9, cpu_clock=lambda: 0.0), seconds=0.01, show=quiet)
     assert measured.limits_hz == (1e9, 1e9)
     assert any("only 0% of one core" in note for note in measured.notes)
+    shown: list[str] = []
     with pytest.raises(ConfigError, match="--frequency"):
-        measure(lambda: 1, Machine(None, None), seconds=0.01, show=quiet)
+        measure(lambda: 1, Machine(None, None), seconds=0.01, show=lambda what, *_: shown.append(what))
+    assert not shown, "before anything takes time"
 
 
-@pytest.mark.parametrize("name", ["scaling_min_freq", "scaling_max_freq"])
-def test_either_limit_that_a_driver_does_not_take_is_an_error(tmp_path, monkeypatch, name: str) -> None:
-    group = add_cpufreq(tmp_path)
+@pytest.mark.parametrize(("khz", "hertz"), [(999, None), (1_000, 1e6), (100_000_000, 1e11), (100_000_001, None)])
+def test_a_cpu_runs_with_a_megahertz_to_100_gigahertz(tmp_path, khz: int, hertz: float | None) -> None:
+    write(add_cpufreq(tmp_path) / "scaling_cur_freq", khz)
+    if hertz is not None:
+        assert Cpufreq(tmp_path).current_hz() == hertz
+    else:
+        with pytest.raises(FrequencyError, match=f"holds {khz}, which is no frequency in kHz"):
+            Cpufreq(tmp_path).current_hz()
+
+
+@pytest.mark.parametrize(
+    ("name", "governor"),
+    [("scaling_min_freq", "ondemand"), ("scaling_max_freq", "ondemand"), ("scaling_setspeed", "userspace")],
+)
+def test_a_frequency_that_a_driver_does_not_take_is_an_error(tmp_path, monkeypatch, name: str, governor: str) -> None:
+    group = add_cpufreq(tmp_path, governor=governor)
     real = module._write
     monkeypatch.setattr(module, "_write", lambda path, khz: None if path.name == name else real(path, khz))
     with pytest.raises(FrequencyError, match=f"{name} was set to 1000000 kHz"), Cpufreq(tmp_path).held(1e9):

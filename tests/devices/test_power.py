@@ -142,6 +142,8 @@ def test_the_cheapest_rate_solves_its_equation() -> None:
     nats = power._cheapest_nats(ratios)
     np.testing.assert_allclose(nats * np.exp(nats) - np.expm1(nats), ratios, rtol=1e-9)
     assert power._cheapest_nats(np.array([1.0, 0.0])) == pytest.approx([1.0, 0.0])
+    small = np.array([1e-18, 1e-15, 1e-12])  # y²/2 = G
+    np.testing.assert_allclose(power._cheapest_nats(small), np.sqrt(2.0 * small), rtol=1e-4)
 
 
 def test_operands_with_one_entry_are_those_of_all_clients() -> None:
@@ -158,4 +160,14 @@ def test_the_search_for_the_best_time_ends_within_its_precision(monkeypatch: pyt
     uploads = drawn(np.random.default_rng(3), 20_000, c)
     found_s = power.best_upload_s(*uploads, c)
     monkeypatch.setattr(power, "LAST_NEWTON_STEP", 1e-13)
-    np.testing.assert_allclose(found_s, power.best_upload_s(*uploads, c), rtol=power.PRECISION)
+    np.testing.assert_allclose(found_s, power.best_upload_s(*uploads, c), rtol=1e-9)
+
+
+@pytest.mark.parametrize("energy_coefficient", [1e-28, 1e-26])
+def test_the_search_for_the_best_time_takes_few_steps(energy_coefficient: float, monkeypatch) -> None:
+    """Halving alone would take thirty, also where the end of the interval is the best."""
+    c = constants(circuit_power_w=0.02, energy_coefficient=energy_coefficient)
+    uploads = drawn(np.random.default_rng(3), 2000, c)
+    found_s = power.best_upload_s(*uploads, c)
+    monkeypatch.setattr(power, "MOST_STEPS", 12)
+    np.testing.assert_allclose(power.best_upload_s(*uploads, c), found_s, rtol=1e-9)

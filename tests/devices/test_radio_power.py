@@ -156,6 +156,14 @@ def test_a_users_own_model_that_cannot_be(name: str, says: str) -> None:
         build_radio_power(f"{__name__}:{name}", {})
 
 
+def test_the_least_slope_is_a_microwatt_per_watt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Own, "slope", 1e-6)
+    assert build_radio_power(f"{__name__}:Own", {}).slope == 1e-6
+    monkeypatch.setattr(Own, "slope", 0.99e-6)
+    with pytest.raises(ConfigError, match=r"slope = 9\.9e-07: give a number of at least 1e-06"):
+        build_radio_power(f"{__name__}:Own", {})
+
+
 @pytest.mark.parametrize("name", RADIO_POWERS)
 def test_every_model_takes_at_least_what_it_radiates(name: str) -> None:
     model = build_radio_power(name, {})

@@ -419,6 +419,10 @@ def test_resting_can_be_charged_from_the_profile():
     np.testing.assert_allclose(spent_j, 4.0 * run.round_columns["latency_s"][:, None] * run.by_round("participated"))
 
 
+def test_the_papers_device_rests_without_power():
+    assert load_scenario("femnist", {"accounts.idle_power_w": "device"}).constants().idle_power_w == 0.0
+
+
 def test_the_example_plans(monkeypatch):
     """The table of `docs/devices.md`, from the folder in which its command runs."""
     monkeypatch.chdir(Path(__file__).parents[2])

@@ -32,7 +32,7 @@ def shares_to_counts(shares: Mapping[str, float], count: int) -> dict[str, int]:
     """How many of `count` clients have each name: exact shares, rounded by the largest remainder."""
     total = math.fsum(shares.values())
     exact = {name: share / total * count for name, share in shares.items()}
-    counts = {name: math.floor(value + 1e-9) for name, value in exact.items()}
+    counts = {name: math.floor(value) for name, value in exact.items()}
     by_remainder = sorted(exact, key=lambda name: counts[name] - exact[name])
     for name in by_remainder[: count - sum(counts.values())]:
         counts[name] += 1
@@ -47,7 +47,7 @@ def mixed(shares: Mapping[str, float], count: int, seed: int) -> list[str]:
     return [names[index] for index in order]
 
 
-def build_fleet(profiles: Sequence[Profile], flops: Callable[[], float], *, charge: float = 1.0) -> Fleet:
+def build_fleet(profiles: Sequence[Profile], flops: Callable[[], float], *, charge: float) -> Fleet:
     """The fleet with one profile per client. `flops` counts the operations of a sample, if a profile needs them."""
     needs_flops = any(profile.cycles_per_sample == "auto" for profile in profiles)
     per_sample = flops() if needs_flops else 0.0

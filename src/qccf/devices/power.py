@@ -212,9 +212,8 @@ def _cheapest_for_both_s(
         return np.log(loss / saving), slope
 
     value, slope = balance(start_s)
-    low_s = np.where(balance(end_s)[0] <= 0.0, end_s, start_s)
-    high_s = np.where(value >= 0.0, start_s, end_s)
-    upload_s = np.minimum(low_s, high_s)
+    low_s, high_s = np.where(balance(end_s)[0] <= 0.0, end_s, start_s), end_s
+    upload_s = low_s
     value = np.where(upload_s == start_s, value, 0.0)
     for _ in range(MOST_STEPS):
         low_s, high_s = np.where(value < 0.0, upload_s, low_s), np.where(value < 0.0, high_s, upload_s)

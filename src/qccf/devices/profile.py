@@ -79,7 +79,7 @@ class Profile:
     frequency_min_hz: float
     frequency_max_hz: float
     transmit_power_w: float
-    circuit_power_w: float = 0.0
+    circuit_power_w: float
     idle_power_w: float = 0.0
     battery_j: float = math.inf
     steps: tuple[tuple[float, float], ...] = ()
