@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qccf.core.errors import DivergedError, PayloadError, RangeError
+from qccf.core.errors import DivergedError, PayloadError, RangeError, ShortPayloadError
 from qccf.quantization.buffers import CHECKSUM_BYTES, BufferedCodec, _checksum, with_buffers
 from qccf.quantization.registry import CODECS, build_codec
 
@@ -30,6 +30,7 @@ def test_parameters_are_coded_as_before_and_buffers_arrive_exactly(codec: Buffer
     payload = codec.encode(values, 4, 9)
     inner = codec.codec.encode(values[:COUNT], 4, 9)
     assert payload[: len(inner)] == inner
+    assert len(payload) == len(inner) + 4 * TAIL + 4, "the values and a checksum of four bytes"
     decoded = codec.decode(payload, 4)
     np.testing.assert_array_equal(decoded[:COUNT], codec.codec.decode(inner, 4))
     np.testing.assert_array_equal(decoded[COUNT:], values[COUNT:])
@@ -65,6 +66,14 @@ def test_other_bytes_are_refused_and_add_nothing(codec: BufferedCodec) -> None:
         with pytest.raises(PayloadError):
             codec.accumulate(bad, 4, 1.0, total)
     assert not total.any()
+
+
+def test_buffers_alone_are_no_payload(codec: BufferedCodec) -> None:
+    payload = codec.encode(vector(), 4, 1)
+    with pytest.raises(ShortPayloadError, match="0 bytes, less than its header of 16"):
+        codec.decode(payload[-4 * TAIL - 4 :], 4)
+    with pytest.raises(ShortPayloadError, match="31 bytes, less than the 32 of its buffers"):
+        codec.decode(payload[-4 * TAIL - 3 :], 4)
 
 
 def test_only_finite_numbers_are_sent_and_accepted(codec: BufferedCodec) -> None:

@@ -12,6 +12,7 @@ from support.problems import CONSTANTS, equal_statistics
 def test_payload_is_indexes_signs_and_a_range() -> None:
     two = equal_statistics(100.0, 200.0)
     assert payload_bits(3, 0, two, replace(CONSTANTS, num_parameters=10)) == 3 * 10 + 10 + 32
+    assert payload_bits(3, 0, two, replace(CONSTANTS, num_parameters=10, num_buffers=4)) == 3 * 10 + 10 + 32 + 4 * 32
     assert raw_payload_bits(10) == 320
     np.testing.assert_array_equal(payload_bits(np.array([1, 2]), np.arange(2), two, CONSTANTS), [493_212.0, 739_802.0])
 

@@ -123,6 +123,22 @@ def test_code_words_follow_the_shares_of_the_table() -> None:
     np.testing.assert_array_equal(coded(symbols, table), coder.get_compressed())
 
 
+def test_the_weights_of_symbols_are_whole_parts_of_2_to_the_24() -> None:
+    """2^24·2^(-249/16) is 346.7, and so 347."""
+    symbols = np.zeros(3000, dtype=np.int32)
+    symbols[::3] = 1
+    coder = constriction.stream.stack.AnsCoder()
+    weights = np.array([2.0**24, 347.0])
+    coder.encode_reverse(symbols, constriction.stream.model.Categorical(weights / weights.sum(), perfect=False))
+    np.testing.assert_array_equal(coded(symbols, np.array([0, 249], dtype=np.uint8)), coder.get_compressed())
+
+
+@pytest.mark.parametrize("name", ["model+entropy", "block+entropy", "sparse"])
+def test_an_upload_of_zeros_is_the_least(name: str) -> None:
+    codec = build_codec(name, 60, [10, 20, 30])
+    assert codec.least_upload_bits == codec.size_bits(codec.encode(np.zeros(60, dtype=np.float32), 3, 1))
+
+
 def test_symbols_and_extra_bits_by_hand() -> None:
     """Index 15 has symbol 15; 16 and 17 have 16; 31 has 23; 32 to 35 have 24. Extra bits: sign, then low bits."""
     symbols = np.array([0, 15, 16, 16, 23, 24], dtype=np.int32)

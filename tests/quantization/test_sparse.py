@@ -5,6 +5,7 @@ import pytest
 
 from qccf.quantization.protocol import Codec, Vector
 from qccf.quantization.registry import build_codec
+from qccf.quantization.sparse import SparseCodec
 from support.vectors import layered_vector
 
 LAYERS = [800, 32, 51_200, 64, 194_432, 62]
@@ -69,6 +70,14 @@ def test_the_sparsest_error_by_hand(codec: Codec, vector: Vector) -> None:
     errors = codec.forecast(vector).errors
     assert errors is not None
     assert errors[0] == pytest.approx(np.abs(exact).sum() * norm - norm**2, rel=1e-6)
+
+
+def test_each_block_has_its_own_norm() -> None:
+    codec = SparseCodec(5, [2, 3], codec_id=99, relative=True, block="layer")
+    vector = np.array([3.0, -4.0, 0.0, 12.0, 5.0], dtype=np.float32)
+    found = np.abs([codec.decode(codec.encode(vector, 1, key), 1) for key in range(40)])
+    assert set(np.unique(found[:, :2]).tolist()) == {0.0, 5.0}
+    assert set(np.unique(found[:, 2:]).tolist()) == {0.0, 13.0}
 
 
 def test_extreme_magnitudes_survive() -> None:

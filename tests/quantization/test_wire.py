@@ -17,6 +17,19 @@ from support.vectors import layered_vector
 
 SIZES = [1, 2, 3, 7, 8, 9, 31, 63, 64, 65, 127, 1000, 2047, 2048, 2049, 4097]
 
+FIXED = {
+    "model": ["548944e2", "a99a24e4", "c6f657f7"],
+    "update": ["55035712", "b6d59cae", "000c48f9"],
+    "block": ["10378571", "34dc9f2b", "6a94a817"],
+    "update+block": ["bddb1b86", "43272314", "051e5ddc"],
+    "model+entropy": ["358eaa5f", "1767e105", "c0285302"],
+    "update+entropy": ["fc34e8de", "01b01b3d", "b924a927"],
+    "block+entropy": ["0b5315c9", "ad7f2049", "fc6b62f2"],
+    "update+block+entropy": ["c5eeadc3", "1e7a9515", "e4e318c0"],
+    "sparse": ["7229910c", "807285ad", "538b4d53"],
+}
+"""Checksums of payloads with 2, 9 and 20 bits."""
+
 
 def with_field(payload: bytes, place: int, content: bytes) -> bytes:
     return with_right_checksum(payload[:place] + content + payload[place + len(content) :])
@@ -71,6 +84,21 @@ def test_the_checksum_is_fixed() -> None:
     """Other machines and library versions must read payloads written by this one."""
     payload = build_codec("model", 5, [5]).encode(np.array([3, -1, 0, 2, -3], dtype=np.float32), 2, 99)
     assert payload[12:16].hex() == "9cf2e97f"
+
+
+@pytest.mark.parametrize(("name", "stated"), FIXED.items())
+def test_payloads_are_the_same_on_every_machine(name: str, stated: list[str]) -> None:
+    """The vector, the number of bits and the key decide about every byte."""
+    codec = build_codec(name, 1300, [300, 1000])
+    vector = (np.random.default_rng(5).integers(-99, 100, 1300) ** 3 / 2.0**20).astype(np.float32)  # exact
+    assert [codec.encode(vector, num_bits, 7)[12:16].hex() for num_bits in (2, 9, 20)] == stated
+
+
+@pytest.mark.parametrize("name", ["model", "update+block"])
+def test_the_largest_number_is_sent_and_read(name: str) -> None:
+    codec = build_codec(name, 3, [3])
+    vector = np.array([np.finfo(np.float32).max, 0.0, -np.finfo(np.float32).max], dtype=np.float32)
+    np.testing.assert_array_equal(codec.decode(codec.encode(vector, 3, 1), 3), vector)
 
 
 def test_the_hash_is_the_low_half_of_xxh3() -> None:
