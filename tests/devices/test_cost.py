@@ -183,3 +183,9 @@ def test_who_sits_out_has_no_transmit_power() -> None:
     assert cost.transmit_powers_w(decision(1, 2e8), CONSTANTS).tolist() == [0.2, 0.0]
     chosen = replace(decision(1, 2e8), powers_w=np.array([0.05, 0.0]))
     assert cost.transmit_powers_w(chosen, CONSTANTS).tolist() == [0.05, 0.0]
+
+
+def test_who_receives_a_part_of_the_model_is_charged_for_that_part() -> None:
+    charged = replace(CONSTANTS, receive_energy_j=3e-4)
+    outcome = cost.settle(decision(1, 2e8), observation(1e9), charged, received=np.array([0.25, 1.0]))
+    assert outcome.receive_energy_j.tolist() == pytest.approx([0.75e-4, 0.0])

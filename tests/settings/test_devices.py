@@ -210,6 +210,7 @@ def test_table_of_clients(tmp_path):
     fleet, constants = scenario.fleet(), scenario.constants()
     assert fleet.names == ("raspberry-pi-4", "paper", "galaxy-s6")
     assert constants.frequency_max_hz.tolist() == [1.5e9, 0.8e9, 1.8e9]
+    assert constants.cycles_per_sample[0] == pytest.approx(63_886_592 / find_profile("raspberry-pi-4").flops_per_cycle)
     assert constants.cycles_per_sample[1:].tolist() == [2000.0, 1e6]
     assert fleet.batteries_j.tolist() == [math.inf, 500.0, math.inf]
     assert draw_dataset_sizes(scenario, 0).tolist() == [700.0, 800.0, 900.0]
