@@ -37,6 +37,35 @@ def test_the_forecast_is_the_real_size(num_bits: int) -> None:
     assert np.abs(bits[num_bits - 1] / real - 1.0).max() < 0.03
 
 
+def test_the_forecast_of_a_single_value_by_hand() -> None:
+    """With a scale of 64 means its index is 1 with the probability (2^q - 1)/64 while q is at most 6, else 0.
+
+    A symbol is in the table if it is expected at least half a time. Besides: a scale, two counts, a word of reserve.
+    """
+    forecast = build_codec("model+entropy", 1, [1]).forecast(np.array([-0.7], dtype=np.float32)).bits
+    assert forecast is not None
+    for num_bits, length in ((1, 1), (5, 1), (6, 2)):
+        share = (2.0**num_bits - 1.0) / 64.0
+        entropy = -share * np.log2(share) - (1.0 - share) * np.log2(1.0 - share)
+        expected = 32 + 8 * (6 + length) + 32 + share + entropy
+        assert forecast[num_bits - 1] == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_forecast_of_a_peak_by_hand() -> None:
+    """One of 1,000 values is not 0, so the scale is an eighth of it: index 8 with one bit, and 24 with two.
+
+    Index 24 has the symbol 20 and one low bit.
+    """
+    vector = np.zeros(1000, dtype=np.float32)
+    vector[5] = -3.0
+    forecast = build_codec("model+entropy", 1000, [1000]).forecast(vector).bits
+    assert forecast is not None
+    entropy = np.log2(1000.0) + 999.0 * np.log2(1000.0 / 999.0)
+    np.testing.assert_allclose(
+        forecast[:2] - entropy, [32 + 8 * (6 + 9) + 32 + 1, 32 + 8 * (6 + 21) + 32 + 2], rtol=1e-9
+    )
+
+
 def test_the_last_vector_predicts_the_size_of_the_next() -> None:
     """For any norm and any largest value, because the step is derived from the mean magnitude."""
     codec = build_codec("update+entropy", COUNT, LAYERS)

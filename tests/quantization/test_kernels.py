@@ -8,7 +8,7 @@ import pytest
 
 from qccf.quantization import kernels
 from qccf.quantization.entropy_kernels import mean_magnitude, round_to_symbols, sum_of_squares
-from qccf.quantization.kernels import CHUNK, NARROW_BITS, mixed_key, random_word, round_and_pack, unpack_and_add
+from qccf.quantization.kernels import CHUNK, mixed_key, random_word, round_and_pack, unpack_and_add
 from qccf.quantization.wire import readonly
 from support.vectors import layered_vector
 
@@ -32,7 +32,7 @@ def reference_words(count: int, key: int) -> np.ndarray:
 def reference_fields(values: np.ndarray, value_range: float, num_bits: int, words: np.ndarray) -> np.ndarray:
     """Index and sign of each value: fixed point in 31 bits if that suffices, else with 20 fraction bits."""
     top = 2**num_bits - 1
-    wide = num_bits > NARROW_BITS or value_range < 2.0**-90
+    wide = num_bits > 16 or value_range < 2.0**-90
     real, fraction_bits, ulp = (np.float64, 20, 2.0**-51) if wide else (np.float32, 31 - num_bits, 2.0**-22)
     target = top * 2.0**fraction_bits
     scale = real(target / value_range) if value_range else real(0.0)
