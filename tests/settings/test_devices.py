@@ -248,6 +248,14 @@ def test_steps_in_a_table(tmp_path):
     assert constants.energy_coefficient.tolist() == [0.0, 0.0, 1.10e-27, 0.0]
 
 
+def test_the_cubic_law_in_a_table_takes_the_place_of_steps(tmp_path):
+    text = "profile,energy_coefficient,frequency_min_hz,frequency_max_hz\npixel-2,2e-27,5e8,1e9\n"
+    constants = with_table(tmp_path / "clients.csv", text).constants()
+    assert constants.step_frequencies_hz is None
+    assert constants.energy_coefficient == 2e-27
+    assert (constants.frequency_min_hz, constants.frequency_max_hz) == (5e8, 1e9)
+
+
 def test_a_step_that_is_never_the_best_is_not_the_lowest_frequency(tmp_path):
     """1 GHz takes 2 nJ per cycle, and 1.5 GHz takes 1.8."""
     constants = with_table(tmp_path / "clients.csv", "steps\n1e9:2 1.5e9:2.7 2e9:5\n").constants()
@@ -349,7 +357,7 @@ def test_table_sets_the_number_of_clients_if_nothing_else_does(tmp_path):
         ("x_m\n10\n", "give both columns"),
         ("x_m,y_m\n5000,0\n", "outside cell.distance_min_m"),
         ("profile\nrasberry-pi-4\n", "did you mean 'raspberry-pi-4'"),
-        ("profile,frequency_max_hz\npixel-2,2e9\n", "state all three"),
+        ("profile,frequency_max_hz\npixel-2,2e9\n", "but energy_coefficient, frequency_min_hz is missing: state all"),
         ("energy_coefficient\n1e-20\n", "above 1000 W"),
         ("frequency_min_hz\n2e9\n", "swap them"),
         ("dataset_size,dataset_size\n1,2\n", "column twice"),
