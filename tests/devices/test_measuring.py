@@ -453,11 +453,18 @@ def test_two_frequencies_are_steps() -> None:
     assert profile.steps == ((1e9, 2.0), (1.5e9, 5.0))
 
 
+def test_where_the_meter_failed_between_two_frequencies_the_law_follows_from_the_fastest() -> None:
+    trials = (Trial(1e9, 0.1, None, 100, 1.0), Trial(2e9, 0.05, 8.0, 100, 1.0))
+    profile = profile_and_notes(Measurement(trials, (1e9, 2e9), "", None, ()))[0]
+    assert not profile.steps
+    assert profile.energy_coefficient * 1e9**3 == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize(("cores", "counted"), [(0.0, 1.0), (0.94, 1.0), (1.0, 1.0), (1.26, 1.3), (7.0, 7.0)])
 def test_without_a_meter_each_busy_core_takes_a_nanojoule_per_cycle(cores: float, counted: float) -> None:
     """At least one core, to a tenth: at 1 GHz a watt for each."""
     measured = Measurement((Trial(1e9, 0.1, None, 100, cores),), (1e9, 1e9), "", None, ())
-    assert profile_and_notes(measured)[0].energy_coefficient == pytest.approx(counted * 1e-27)
+    assert profile_and_notes(measured)[0].energy_coefficient * 1e9**3 == pytest.approx(counted)
 
 
 @pytest.mark.parametrize(("told_j", "battery_j"), [(None, math.inf), (9e-7, math.inf), (1e-6, 1e-6), (5e4, 5e4)])

@@ -177,3 +177,19 @@ def test_a_constant_adds_to_the_circuits_that_it_does_not_replace() -> None:
     c = replace(CONSTANTS, transmit_power_w=0.2, circuit_power_w=0.3)
     assert with_radio_power(c, model, rests=False).upload_power_w == pytest.approx(0.4 + 5.0 + 0.3)
     assert with_radio_power(c, model, rests=True).upload_power_w == pytest.approx(0.4 + 5.0 + 0.3 - 1.0)
+
+
+def test_the_constant_of_a_phone_takes_the_place_of_its_circuits() -> None:
+    c = replace(CONSTANTS, circuit_power_w=0.3)
+    model = UserEquipment()
+    assert with_radio_power(c, model, rests=False).circuit_power_w == model.constant_w
+
+
+@pytest.mark.parametrize(("watts", "allowed"), [(0.9e-6, False), (1e-6, True), (1.0, True), (1.1, False)])
+def test_a_unit_has_a_microwatt_to_a_watt(watts: float, allowed: bool) -> None:
+    settings = ['radio.power="ue"', f"radio.ue.watts_per_unit={watts}"]
+    if allowed:
+        assert load_scenario("quick", settings).constants().wake_energy_j == pytest.approx(0.45 * watts)
+    else:
+        with pytest.raises(ConfigError, match="watts_per_unit = .* is out of range"):
+            load_scenario("quick", settings)
