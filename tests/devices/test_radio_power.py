@@ -191,5 +191,5 @@ def test_a_unit_has_a_microwatt_to_a_watt(watts: float, allowed: bool) -> None:
     if allowed:
         assert load_scenario("quick", settings).constants().wake_energy_j == pytest.approx(0.45 * watts)
     else:
-        with pytest.raises(ConfigError, match="watts_per_unit = .* is out of range"):
+        with pytest.raises(ConfigError, match=r"watts_per_unit = .* is out of range"):
             load_scenario("quick", settings)
