@@ -62,7 +62,7 @@ def test_no_power_of_a_fine_grid_takes_less(circuit_power_w: float, energy_coeff
 def test_the_conditions_of_the_optimum_hold() -> None:
     """In every regime the slope of the energy is zero, or points out of the interval of admissible times."""
     regimes: dict[str, int] = {}
-    for energy_coefficient, circuit_power_w in ((1e-26, 0.0), (1e-24, 0.0), (1e-26, 0.05), (1e-24, 0.05)):
+    for energy_coefficient, circuit_power_w in ((1e-26, 0.0), (1e-24, 0.0), (1e-26, 0.05), (1e-24, 0.05), (1e-26, 0.5)):
         c = constants(energy_coefficient=energy_coefficient, circuit_power_w=circuit_power_w)
         for one in zip(*drawn(np.random.default_rng(5), 300, c), strict=True):
             bits, rate_bps, cycles = map(float, one)
@@ -171,3 +171,15 @@ def test_the_search_for_the_best_time_takes_few_steps(energy_coefficient: float,
     found_s = power.best_upload_s(*uploads, c)
     monkeypatch.setattr(power, "MOST_STEPS", 12)
     np.testing.assert_allclose(power.best_upload_s(*uploads, c), found_s, rtol=1e-9)
+
+
+@pytest.mark.parametrize("with_steps", [False, True])
+def test_an_upload_takes_all_the_time_that_the_highest_frequency_leaves(with_steps: bool) -> None:
+    """10 million cycles at 1 GHz leave 10 of 20 ms, and computing costs next to nothing. The deadline is met."""
+    c = constants(energy_coefficient=1e-33, transmit_power_min_w=1e-9, frequency_max_hz=1e9)
+    if with_steps:
+        c = replace(c, step_frequencies_hz=np.array([1e9]), step_energies_j=np.array([1e-15]))
+    bits, rates_bps, cycles = np.array([1e5]), np.array([1e8]), np.array([1e7])
+    upload_s = cost.transmission(bits, rates_bps, cycles, c).upload_s
+    assert upload_s == pytest.approx(0.01, rel=1e-9)
+    assert cost.slowest_frequency_hz(cycles, upload_s, c) == pytest.approx(1e9, rel=1e-9)
