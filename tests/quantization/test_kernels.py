@@ -83,11 +83,11 @@ def test_kernels_equal_the_readable_version(num_bits: int, cuts: list[int]) -> N
 @pytest.mark.parametrize("value_range", [2.0**-90, np.nextafter(np.float32(2.0**-90), np.float32(0.0))])
 def test_ranges_from_2_to_the_minus_90_are_rounded_in_32_bits(value_range: float) -> None:
     """Below, in 64 bits. Where one ends and the other begins is part of the result."""
-    values = (np.linspace(-1.0, 1.0, 999) * value_range).astype(np.float32)
-    packed = np.empty(999 * 17 // 8 + 1, dtype=np.uint8)
-    given = (np.array([0, 999]), np.array([value_range], dtype=np.float32), 16, np.uint64(9))
+    values = (np.linspace(-1.0, 1.0, 20_000) * value_range).astype(np.float32)
+    packed = np.empty(20_000 * 17 // 8, dtype=np.uint8)
+    given = (np.array([0, 20_000]), np.array([value_range], dtype=np.float32), 16, np.uint64(9))
     round_and_pack(readonly(values), readonly(values).view(np.int32), *given, packed)
-    fields = reference_fields(values, float(value_range), 16, reference_words(999, 9))
+    fields = reference_fields(values, float(value_range), 16, reference_words(20_000, 9))
     np.testing.assert_array_equal(packed, reference_pack(fields, 17))
 
 
