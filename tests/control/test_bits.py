@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 from math import cbrt, log, log2, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
+from qccf.control import bits_closed_form
 from qccf.control.bits_closed_form import (
     ClosedFormPairs,
     Prices,
@@ -19,7 +21,8 @@ from qccf.control.bits_closed_form import (
 from qccf.control.bits_exact import ExactPairs
 from qccf.control.bits_printed import printed_optimum
 from qccf.control.problem import RoundProblem
-from support.problems import coded_problem, random_problem
+from qccf.core.contracts import Observation
+from support.problems import CONSTANTS, coded_problem, equal_statistics, random_problem
 from tests.helpers import brute
 
 
@@ -244,3 +247,81 @@ def test_the_printed_form_is_what_the_paper_prints(started: bool) -> None:
             assert printed.frequencies_hz[k] == pytest.approx(hertz, rel=1e-9, nan_ok=True)
             seen[case] += 1
     assert (seen > 10).all(), f"all cases must occur: {seen}"
+
+
+def exact_pair(**changes: float) -> RoundProblem:
+    """One pair whose deadline leaves exactly 6 bits at the highest and 3 at the lowest frequency: all powers of 2.
+
+    2^21 bits fit in the deadline, of which 2^18 are overhead, and 2^18 or 2^20 pass while the client trains.
+    """
+    constants = replace(
+        CONSTANTS,
+        deadline_s=2.0**-6,
+        cycles_per_sample=2.0**10,
+        frequency_min_hz=2.0**28,
+        frequency_max_hz=2.0**30,
+        bits_per_index=2.0**18,
+        overhead_bits=2.0**18,
+        energy_weight=1.0,
+    )
+    seen = Observation(np.array([[2.0**27]]), equal_statistics(2.0**10))
+    return RoundProblem(seen, replace(constants, **changes), 1.0, 1.0)
+
+
+ONE = np.zeros(1, dtype=np.int64)
+
+
+def gain_of_a_bit(problem: RoundProblem, num_bits: float) -> float:
+    return float(marginal_gain(num_bits, terms(problem, 1024.0, ONE, ONE).gain)[0])
+
+
+def test_a_second_bit_that_is_worth_exactly_its_price_is_not_sent() -> None:
+    price = gain_of_a_bit(exact_pair(), 1.0)
+    for factor, case in ((1.0, 1), (1.0 - 1e-9, 2)):
+        problem = exact_pair(transmit_power_w=factor * price)
+        relaxed = relaxed_optimum(problem, 1024.0, ONE, ONE, case_five="iterated")
+        assert (relaxed.case[0], relaxed.frequencies_hz[0]) == (case, 2.0**28)
+        assert relaxed.num_bits[0] == pytest.approx(1.0, abs=1e-6)
+        assert printed_optimum(problem, 1024.0, ONE, ONE).case[0] == case
+
+
+def test_one_bit_that_just_fits_into_the_deadline_is_sent() -> None:
+    """Five bits more of overhead leave one at the highest frequency."""
+    for overhead_bits, bits in ((6.0 * 2.0**18, 1), (6.0 * 2.0**18 + 1.0, 0)):
+        problem = exact_pair(overhead_bits=overhead_bits)
+        assert ClosedFormPairs(problem).bits(1024.0, ONE, ONE).tolist() == [bits]
+        assert ExactPairs(problem).bits(1024.0, ONE, ONE).tolist() == [bits]
+        relaxed = relaxed_optimum(problem, 1024.0, ONE, ONE, case_five="iterated")
+        assert relaxed.frequencies_hz.tolist() == ([2.0**30] if bits else pytest.approx([np.nan], nan_ok=True))
+
+
+@pytest.mark.parametrize(("case", "bits", "hertz"), [(3, 6.0, 2.0**30), (4, 3.0, 2.0**28)])
+def test_at_the_border_of_a_printed_case_it_applies(case: int, bits: float, hertz: float) -> None:
+    """The price of speed, 2α·f³, is exactly what the last bit is worth; then the price of sending is."""
+    worth = gain_of_a_bit(exact_pair(), bits)
+    speed = exact_pair(transmit_power_w=worth / 8.0, energy_coefficient=worth / 2.0 / hertz**3)
+    sending = exact_pair(transmit_power_w=worth, energy_coefficient=1e-40 if case == 3 else 1e-20)
+    for problem in (speed, sending):
+        found = printed_optimum(problem, 1024.0, ONE, ONE)
+        assert (found.case[0], found.num_bits[0], found.frequencies_hz[0]) == (case, bits, hertz)
+
+
+def test_case_five_takes_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Newton's method doubles the digits with a step; bisection alone would take about 40."""
+    steps = 0
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        return excess(*arguments)
+
+    excess = bits_closed_form._excess
+    monkeypatch.setattr(bits_closed_form, "_excess", counted)
+    rng = np.random.default_rng(27)
+    most = []
+    for _ in range(40):
+        problem = random_problem(rng, num_clients=5, num_channels=5, below=0.0)
+        steps = 0
+        relaxed_optimum(problem, some_total(problem, rng), *all_pairs(problem), case_five="iterated")
+        most.append(steps)
+    assert 3 < max(most) < 20

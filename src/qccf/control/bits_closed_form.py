@@ -205,7 +205,7 @@ def _solve_case_five(t: Terms, low: FloatArray, high: FloatArray, prices: Prices
         low = np.where(value > 0.0, guess, low)
         high = np.where(value > 0.0, high, guess)
         step = guess - value / derivative
-        following = np.where((step > low) & (step < high), step, 0.5 * (low + high))
+        following = np.where((step >= low) & (step <= high), step, 0.5 * (low + high))
         if np.all(np.abs(following - guess) <= 1e-12 * guess):
             return np.asarray(following)
         guess = following
