@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from qccf.control import channels_assignment, solve
 from qccf.control.bits_exact import ExactPairs
 from qccf.control.channels_assignment import (
     _bound,
@@ -35,8 +36,9 @@ from qccf.control.channels_genetic import (
 from qccf.control.matching import cheapest_matching, match_everyone
 from qccf.control.problem import Allocation, RoundProblem, objective
 from qccf.control.solve import solve_round
+from qccf.core.contracts import Observation
 from qccf.core.errors import ConfigError, SolverError
-from support.problems import coded_problem, random_problem, typical_problem
+from support.problems import CONSTANTS, coded_problem, equal_statistics, random_problem, typical_problem
 from tests.helpers import brute
 
 
@@ -543,7 +545,7 @@ def test_the_average_bound_of_a_node_by_brute_force() -> None:
     rng = np.random.default_rng(27)
     compared = 0
     for _ in range(80):
-        problem = random_problem(rng, num_clients=4, num_channels=int(rng.integers(1, 5)), below=0.0)
+        problem = random_problem(rng, num_clients=4, num_channels=int(rng.integers(1, 5)), below=0.4)
         relaxation = _Relaxation(problem, ExactPairs(problem))
         fate = rng.choice([0, 1, 2], size=4, p=[0.5, 0.3, 0.2])
         node = relaxation.narrowed(0.0, np.inf, fate == 1, fate == 2)
@@ -561,3 +563,172 @@ def test_the_average_bound_of_a_node_by_brute_force() -> None:
         assert relaxation.average_bound(node) == pytest.approx(min(sums) + averages[fate != 2].min())
         compared += 1
     assert compared > 40
+
+
+def small_relaxation(*sizes: float, channels: int, usable: int = 9) -> _Relaxation:
+    """Clients with these samples and equally fast channels; those after the first `usable` clients reach none."""
+    rates_bps = np.full((len(sizes), channels), 1e8)
+    rates_bps[usable:] = 0.0
+    problem = RoundProblem(Observation(rates_bps, equal_statistics(*sizes)), CONSTANTS, 1.0, 1.0)
+    return _Relaxation(problem, ExactPairs(problem))
+
+
+def test_the_root_reaches_from_the_smallest_client_to_the_largest_that_fit() -> None:
+    for channels, high in ((1, 8.0), (2, 12.0), (3, 14.0), (4, 14.25), (5, 14.25)):
+        root = small_relaxation(4.0, 0.25, 8.0, 2.0, 64.0, channels=channels, usable=4).root()
+        assert root is not None
+        assert (root.low, root.high) == (0.25, high)
+        assert root.outside.tolist() == [False, False, False, False, True], "the last has no link"
+        assert not root.inside.any()
+    assert small_relaxation(4.0, 2.0, channels=2, usable=0).root() is None
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside", "given", "narrowed"),
+    [
+        ([], [], (0.0, np.inf), (1.0, 12.0)),
+        ([0], [], (0.0, np.inf), (4.0, 12.0)),
+        ([0, 1], [], (0.0, np.inf), (6.0, 6.0)),
+        ([0, 1], [], (6.0, 6.0), (6.0, 6.0)),
+        ([0, 1, 2], [], (0.0, np.inf), None),
+        ([], [0, 2], (0.0, np.inf), (1.0, 3.0)),
+        ([], [0, 1, 2, 3], (0.0, np.inf), None),
+        ([0, 1], [2, 3], (0.0, np.inf), (6.0, 6.0)),
+        ([2], [], (9.0, 11.0), (9.0, 11.0)),
+        ([2], [], (12.5, 20.0), None),
+        ([2], [], (1.0, 7.5), None),
+    ],
+)
+def test_a_node_is_narrowed_to_the_sums_of_its_clients(
+    inside: list[int], outside: list[int], given: tuple[float, float], narrowed: tuple[float, float] | None
+) -> None:
+    """4, 2, 8 and 1 samples, two channels."""
+    masks = [np.isin(np.arange(4), clients) for clients in (inside, outside)]
+    node = small_relaxation(4.0, 2.0, 8.0, 1.0, channels=2).narrowed(*given, *masks)
+    assert (None if node is None else (node.low, node.high)) == narrowed
+
+
+def test_with_more_channels_than_clients_repair_leaves_the_rest_idle() -> None:
+    rates = np.array([[5.0, 9.0, 1.0, 2.0, 3.0], [2.0] * 5])
+    for seed in range(5):
+        repaired = _repair(np.zeros((1, 5), dtype=np.int64), rates, np.random.default_rng(seed))
+        assert repaired[0, 1] == 0
+        assert sorted(repaired[0].tolist()) == [-1, -1, -1, 0, 1]
+    alone = _repair(np.zeros((1, 3), dtype=np.int64), rates[:1, :3], np.random.default_rng(0))
+    assert alone.tolist() == [[-1, 0, -1]]
+
+
+def test_the_genetic_solver_has_a_seed_of_its_own() -> None:
+    problem = typical_problem(8, 8)
+    short = GeneticSettings(population=4, generations=1)
+    found = [
+        solve_round(problem, solver="genetic", genetic=short, rng=rng).channels.tolist()
+        for rng in (None, np.random.default_rng(0), np.random.default_rng(1))
+    ]
+    assert found[0] == found[1] != found[2]
+
+
+@pytest.mark.parametrize("inner", ["exact", "closed-form", "printed"])
+def test_the_exhaustive_bound_is_the_true_optimum_whatever_finds_the_bits(inner: Any) -> None:
+    rng = np.random.default_rng(28)
+    worse = 0
+    for _ in range(8):
+        problem = random_problem(rng, num_clients=3, num_channels=3, below=0.0)
+        certificate = solve_round(problem, solver="exhaustive", inner=inner).certificate
+        best = objective(problem, solve_exhaustive(problem, ExactPairs(problem)))
+        assert certificate is not None
+        assert certificate.lower_bound == pytest.approx(best, rel=1e-12)
+        worse += certificate.objective > best + 1e-6 * abs(best)
+    assert (worse > 0) == (inner == "printed"), "the errata cost something"
+
+
+def test_the_time_of_a_decision_is_from_its_start_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solve, "perf_counter", iter([5.0, 7.5]).__next__)
+    certificate = solve_round(random_problem(np.random.default_rng(0), 3, 2)).certificate
+    assert certificate is not None
+    assert certificate.wall_time_s == 2.5
+
+
+def test_the_slope_of_a_tangent_is_how_the_bound_moves_with_the_bonus() -> None:
+    """Also where the interval is one point. Where the assignment changes, the bound has a kink and no slope."""
+    rng = np.random.default_rng(29)
+    kinks, inner = [], 0
+    for _ in range(25):
+        problem = random_problem(rng, num_clients=5, num_channels=int(rng.integers(2, 6)), below=0.2)
+        relaxation = _Relaxation(problem, ExactPairs(problem))
+        root, decisions = relaxation.root(), all_decisions(problem)
+        if root is None or not decisions:
+            continue
+        total, _, members, columns = decisions[rng.integers(len(decisions))]
+        bonus = relaxation.marginal_bonus(members, columns) * float(rng.lognormal())
+        for node in (root, root._replace(low=total, high=total)):
+            search = NeverFindsAnything(problem, relaxation.exact)
+            tangent = _tangent(search, relaxation, node, bonus)
+            step = 1e-5 * abs(bonus)
+            low, high = (_tangent(search, relaxation, node, bonus + one).value for one in (-step, step))
+            scale = problem.dataset_sizes.sum()
+            kinks.append(abs((high - low) / (2.0 * step) - tangent.slope) > 1e-3 * scale)
+            inner += node.low < tangent.weakest < node.high
+            assert tangent.at_low == pytest.approx(relaxation.match(node.low, bonus, node).value + bonus * node.low)
+            assert tangent.at_high == pytest.approx(relaxation.match(node.high, bonus, node).value + bonus * node.high)
+    assert len(kinks) > 30
+    assert sum(kinks) <= 1
+    assert inner > 5
+
+
+def test_clients_that_cost_more_than_they_bring_are_dropped() -> None:
+    """Everybody has a channel, so that nobody can be added or swapped."""
+    rng = np.random.default_rng(30)
+    dropped = 0
+    for _ in range(60):
+        problem = random_problem(rng, num_clients=4, num_channels=4, below=0.0)
+        search = _Search(problem, ExactPairs(problem))
+        search.offer(np.arange(4))
+        if search.value == 0.0:
+            continue
+        _improve(search)
+        best = {frozenset(members.tolist()): value for _, value, members, _ in all_decisions(problem)}
+        members = frozenset(search.members.tolist())
+        fewer = min((best.get(members - {one}, 0.0) for one in members), default=0.0)
+        assert search.value <= fewer + 1e-12 * abs(search.value)
+        dropped += len(members) == 3
+    assert dropped > 3
+
+
+def test_small_rounds_are_proven_with_little_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some proofs take 50 nodes, split at sums and at clients, most of them one or two: 548 together."""
+    nodes = []
+
+    def counted(*arguments: Any) -> Any:
+        nodes.append(_bound(*arguments))
+        return nodes[-1]
+
+    monkeypatch.setattr(channels_assignment, "_bound", counted)
+    rng = np.random.default_rng(41)
+    for _ in range(100):
+        problem = random_problem(rng, int(rng.integers(4, 11)), int(rng.integers(2, 8)), below=0.3)
+        allocation, bound = solve_assignment(problem, ExactPairs(problem))
+        value = objective(problem, allocation)
+        assert relative(problem, value - bound, value) <= 1e-9
+    assert 400 < len(nodes) < 650
+
+
+@pytest.mark.parametrize("inner", ["exact", "closed-form"])
+def test_nothing_is_left_out_of_what_a_pair_costs(inner: str) -> None:
+    """Presence, what depends on S alone, error and energy: together the objective of a round of one client."""
+    rng = np.random.default_rng(31)
+    for _ in range(10):
+        problem = random_problem(rng, num_clients=3, num_channels=2, below=0.2)
+        pairs = solve._pair_model(problem, inner, None)  # type: ignore[arg-type]
+        for client in range(3):
+            total = float(problem.dataset_sizes[client])
+            costs = pairs.costs(total, np.array([client]))[0]
+            bits = pairs.bits(total, np.full(2, client), np.arange(2))
+            for channel in range(2):
+                if bits[channel] == 0:
+                    assert costs[channel] == np.inf
+                    continue
+                channels, num_bits = [-1, -1, -1], [0, 0, 0]
+                channels[client], num_bits[client] = channel, int(bits[channel])
+                value = brute.objective(problem, channels, num_bits) - problem.empty_objective
+                assert costs[channel] == pytest.approx(value, rel=1e-9, abs=1e-9 * abs(problem.empty_objective))

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from qccf.control import scale_free
 from qccf.control.bits_closed_form import ClosedFormPairs
 from qccf.control.bits_exact import ExactPairs, useful_levels
 from qccf.control.problem import Problem
@@ -206,3 +207,58 @@ def test_a_slow_channel_more_takes_no_useful_level_away(adapt: bool) -> None:
         found.append(useful_levels(with_power(problem) if adapt else problem).tolist())
     assert found[0] > found[1] == [1]
     assert found[2] == found[0]
+
+
+@pytest.mark.parametrize(
+    ("energy_price", "levels"),
+    [(1e9, 1), (1000.0, 2), (500.0, 3), (100.0, 4), (1e-9, 7)],
+)
+def test_useful_levels_by_hand(energy_price: float, levels: int) -> None:
+    """At 1e8 b/s a bit costs 0.493 mJ, and 4.62/(2^q - 1)² is the error: 4.11, 0.419, 0.074, 0.016 for each bit more.
+
+    Seven bits and a sign take 19.7 ms, and the deadline is 20 ms.
+    """
+    seen = Observation(np.array([[1e8]]), equal_statistics(1000.0))
+    assert useful_levels(ScaleFreeProblem(seen, CONSTANTS, energy_price, 3e-4)).tolist() == [levels]
+
+
+def test_a_level_that_neither_costs_nor_helps_is_not_useful() -> None:
+    """The second and third level of these lists cost nothing; the second does not help either, the third does."""
+    sizes, errors = np.full((1, MAX_NUM_BITS), 1e6), np.full((1, MAX_NUM_BITS), 4.0)
+    statistics = replace(equal_statistics(1000.0), upload_bits=sizes, upload_errors=errors)
+    seen = Observation(np.array([[1e8]]), statistics)
+    assert useful_levels(ScaleFreeProblem(seen, CONSTANTS, 1.0, 1.0)).tolist() == [1]
+    errors[:, 2:] = 3.0
+    assert useful_levels(ScaleFreeProblem(seen, CONSTANTS, 1.0, 1.0)).tolist() == [3]
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("clients", [1, 3])
+@pytest.mark.parametrize("idle_power_w", [0.01, 0.3, 1.0, 4.0])
+def test_the_best_end_of_a_round_by_hand(idle_power_w: float, clients: int, unit: float) -> None:
+    """Equal clients that send one bit: computing 2e6 cycles in t costs α·C³/t², resting P·t, least at t³ = 2α·C³/P.
+
+    4.93 ms of sending at 1e8 b/s come on top, and t lies between 2 ms at the highest and 10 ms at the lowest frequency.
+    """
+    seen = Observation(np.full((clients, clients), 1e8), equal_statistics(*[1000.0] * clients))
+    constants = replace(CONSTANTS, idle_power_w=idle_power_w)
+    decision = serve(ScaleFreeProblem(seen, constants, energy_price=unit, error_price=0.0))
+    sending_s = (2 * 246_590 + 32) / 1e8
+    computing_s = min(max((2 * 1e-26 * 2e6**3 / idle_power_w) ** (1 / 3), 2e-3), 10e-3)
+    each_j = 1e-26 * 2e6**3 / computing_s**2 + 0.2 * sending_s + idle_power_w * (computing_s + sending_s)
+    least = unit * clients * each_j
+    certificate = decision.certificate
+    assert certificate is not None
+    assert certificate.solver == "assignment/ends"
+    assert least * (1 - 1e-9) <= certificate.objective <= least * (1 + 5e-3)
+    assert certificate.objective * (1 - 5e-3) <= certificate.lower_bound <= least * (1 + 1e-9)
+    ends_s = 2e6 / decision.frequencies_hz + sending_s
+    assert ends_s == pytest.approx([computing_s + sending_s] * clients, rel=0.1)
+
+
+def test_the_time_of_a_decision_is_from_its_start_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scale_free, "perf_counter", iter([5.0, 7.5]).__next__)
+    certificate = serve(random_scale_free_problem(np.random.default_rng(0), 2, 2)).certificate
+    assert certificate is not None
+    assert certificate.wall_time_s == 2.5
+    assert certificate.solver == "assignment/exact", "where rest costs nothing"

@@ -313,3 +313,40 @@ def test_where_exact_uploads_are_possible_and_nothing_else_is_tolerated_they_are
     assert decision.targets.error_price == 2 * LEAST_PRICE, "the first price of later rounds"
     spent_j = problems[-1].energy_costs(1, np.arange(2), np.arange(2)) / problems[-1].energy_price
     assert problems[-1].energy_price == pytest.approx(1.0 / spent_j.mean()), "as in other rounds"
+
+
+def test_a_round_in_which_nobody_can_upload_costs_nothing() -> None:
+    seen = Observation(np.full((3, 2), 1e3), equal_statistics(1e3, 2e3, 3e3))
+    for state, price in (({}, np.nan), ({"error_price": 7.0}, 7.0)):
+        decision = FORM.decide({"debts": [0.5, 0.0, -0.5], **state}, seen)
+        certificate, targets = decision.certificate, decision.targets
+        assert certificate is not None
+        assert targets is not None
+        assert (certificate.objective, certificate.lower_bound, certificate.wall_time_s) == (0.0, 0.0, 0.0)
+        assert certificate.solver == "nobody can upload"
+        assert decision.channels.tolist() == [-1, -1, -1]
+        for zeros in (decision.num_bits, decision.frequencies_hz, targets.errors, targets.least_errors, targets.turns):
+            assert zeros.tolist() == [0, 0, 0]
+        assert targets.error_price == pytest.approx(price, nan_ok=True)
+        assert (targets.slack, targets.tolerated_error) == (4.0, FORM.tolerated_error(seen.statistics))
+
+
+def test_the_time_of_a_decision_is_from_its_start_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scale_free_form, "perf_counter", iter([5.0, 7.5]).__next__)
+    decision = FORM.decide({"debts": [0.0]}, Observation(np.array([[1e8]]), equal_statistics(1e3)))
+    assert decision.certificate is not None
+    assert decision.certificate.wall_time_s == 2.5
+
+
+def test_who_sits_out_has_no_channel_no_bits_no_clock_and_no_power() -> None:
+    """The second of three clients reaches no channel."""
+    adapting = replace(CONSTANTS, adapt_power=True, bandwidth_hz=1e7, transmit_power_min_w=0.002)
+    seen = Observation(np.array([[1e8, 1e8], [1e3, 1e3], [1e8, 1e8]]), equal_statistics(1e3, 1e3, 1e3))
+    decision = replace(FORM, constants=adapting).decide({"debts": [0.0, 0.0, 0.0]}, seen)
+    assert decision.powers_w is not None
+    assert decision.targets is not None
+    assert decision.channels[1] == -1
+    others = (decision.num_bits, decision.frequencies_hz, decision.powers_w)
+    for values in (*others, decision.targets.errors, decision.targets.least_errors):
+        assert values[1] == 0
+        assert (values[[0, 2]] > 0).all()

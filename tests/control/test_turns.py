@@ -152,3 +152,11 @@ def test_over_many_rounds_a_share_takes_part_and_everybody_in_turn() -> None:
         assert np.mean(members) == pytest.approx(6 * share, rel=0.05)
         assert counts.min() > 0.7 * counts.mean(), "nobody is left behind"
         assert counts.max() < 1.4 * counts.mean()
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e3, 1e6])
+def test_with_a_share_of_one_every_channel_is_used_however_dear_a_client_is(factor: float) -> None:
+    seen = Observation(np.full((3, 3), 1e8), equal_statistics(1e3, 1e3, 1e3))
+    factors = np.array([1.0, 1.0, factor])
+    turns = whose_turn(seen, CONSTANTS, np.ones(3, dtype=np.int64), np.zeros(3), 1.0, factors)
+    assert sorted(turns.channels.tolist()) == [0, 1, 2]

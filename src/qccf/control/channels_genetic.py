@@ -84,7 +84,7 @@ def _fitness(values: FloatArray, exponent: float) -> FloatArray:
     if not feasible.any():
         return np.zeros_like(values)
     worst = values[feasible].max()
-    return np.where(feasible, np.where(feasible, worst - values, 0.0) ** exponent, 0.0)
+    return np.asarray(np.where(feasible, worst - values, 0.0) ** exponent)
 
 
 def _roulette(fitness: FloatArray, count: int, rng: np.random.Generator) -> IntArray:

@@ -122,7 +122,7 @@ class ScaleFreeForm:
         if targets is None:  # of a variant that decides itself
             return {name: state[name] for name in ("debts", "error_price") if name in state}
         debts = np.array(state["debts"]) + targets.turns - decision.participates
-        debts *= min(1.0, MOST_DEBT / max(float(np.abs(debts).max()), MOST_DEBT))  # keeps their order
+        debts *= MOST_DEBT / max(float(np.abs(debts).max()), MOST_DEBT)  # keeps their order
         after: PolicyState = {"debts": debts.tolist()}
         price = targets.error_price
         on = decision.participates
