@@ -19,7 +19,7 @@ from qccf.control.bits_closed_form import (
     unconstrained_bits,
 )
 from qccf.control.bits_exact import ExactPairs
-from qccf.control.bits_printed import printed_optimum
+from qccf.control.bits_printed import PrintedPairs, printed_optimum
 from qccf.control.problem import RoundProblem
 from qccf.core.contracts import Observation
 from support.problems import CONSTANTS, coded_problem, equal_statistics, random_problem
@@ -325,3 +325,11 @@ def test_case_five_takes_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
         relaxed_optimum(problem, some_total(problem, rng), *all_pairs(problem), case_five="iterated")
         most.append(steps)
     assert 3 < max(most) < 20
+
+
+def test_the_last_bits_of_a_client_are_the_start_of_its_step_if_it_has_any() -> None:
+    problem = random_problem(np.random.default_rng(28), num_clients=3, num_channels=2)
+    rows = np.array([2, 1, 0, 0])
+    for pairs in (ClosedFormPairs, PrintedPairs):
+        np.testing.assert_array_equal(pairs(problem, np.array([0, 1, 3]))._last_of(rows), [3.0, 1.0, np.nan, np.nan])
+        assert np.isnan(pairs(problem)._last_of(rows))

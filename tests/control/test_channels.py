@@ -732,3 +732,53 @@ def test_nothing_is_left_out_of_what_a_pair_costs(inner: str) -> None:
                 channels[client], num_bits[client] = channel, int(bits[channel])
                 value = brute.objective(problem, channels, num_bits) - problem.empty_objective
                 assert costs[channel] == pytest.approx(value, rel=1e-9, abs=1e-9 * abs(problem.empty_objective))
+
+
+def test_a_decision_with_a_gap_is_improved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a proof and from the best single client."""
+    monkeypatch.setattr(channels_assignment, "_certify", lambda *_: -np.inf)
+    monkeypatch.setattr(channels_assignment, "_fixed_point", lambda *_: None)
+    rng = np.random.default_rng(32)
+    several = 0
+    for _ in range(10):
+        problem = random_problem(rng, num_clients=4, num_channels=3, below=0.0)
+        allocation, bound = solve_assignment(problem, ExactPairs(problem))
+        values = {tuple(members.tolist()): value for _, value, members, _ in all_decisions(problem)}
+        alone = min((value for members, value in values.items() if len(members) == 1), default=0.0)
+        value = objective(problem, allocation) - problem.empty_objective
+        assert bound == -np.inf
+        assert value <= min(alone, 0.0) + 1e-9 * abs(alone)
+        several += value < alone - 1e-6 * abs(alone)
+    assert several > 5
+
+
+def test_every_assignment_on_the_way_is_a_candidate() -> None:
+    """Those at both ends of an interval."""
+    rng = np.random.default_rng(33)
+    ends = {"low": 0, "high": 0}
+    for _ in range(30):
+        problem = random_problem(rng, num_clients=5, num_channels=3, below=0.1)
+        relaxation = _Relaxation(problem, ExactPairs(problem))
+        root = relaxation.root()
+        if root is None:
+            continue
+        search, reference = (_Search(problem, relaxation.exact) for _ in range(2))
+        _tangent(search, relaxation, root, 0.0)
+        reference.offer(relaxation.match(root.low, 0.0, root).members)
+        ends["low"] += reference.value < 0.0
+        at_low = reference.value
+        reference.offer(relaxation.match(root.high, 0.0, root).members)
+        ends["high"] += reference.value < at_low
+        assert search.value == reference.value
+    assert min(ends.values()) > 2
+
+
+def test_the_genetic_solver_finds_participants_where_channels_stay_idle() -> None:
+    """Two clients that are worth their energy on four channels."""
+    problem = typical_problem(2, 4)
+    best = solve_round(problem).certificate
+    found = solve_round(problem, solver="genetic", rng=np.random.default_rng(0))
+    assert best is not None
+    assert found.certificate is not None
+    assert found.participates.all()
+    assert found.certificate.objective == pytest.approx(best.objective, rel=1e-9)

@@ -47,4 +47,6 @@ def test_after_a_warm_start_every_client_is_worth_its_energy() -> None:
     nothing = warm_start(
         equal_statistics(1.0, norm_sq=0.0), CONSTANTS, participation_margin=0.5, quantization_margin=0.5
     )
-    assert np.isfinite(nothing.participation)
+    alone = bound.data_term(np.array([True]), equal_statistics(1.0, norm_sq=0.0), CONSTANTS)
+    assert nothing.participation == pytest.approx(0.5 * alone), "where nobody is worth anything the margin is all"
+    assert 0.0 < alone < 0.1

@@ -84,6 +84,7 @@ def test_the_cheapest_turns_that_debts_allow(share: float) -> None:
         debts = rng.normal(0.0, rng.choice([0.1, 1.5]), clients)
         turns = whose_turn(seen, CONSTANTS, bits, debts, share)
         on = turns.channels >= 0
+        assert (turns.channels[~on] == -1).all()
         usable = usable_pairs(seen, CONSTANTS)
         if not usable.any():
             assert not on.any()
@@ -160,3 +161,13 @@ def test_with_a_share_of_one_every_channel_is_used_however_dear_a_client_is(fact
     factors = np.array([1.0, 1.0, factor])
     turns = whose_turn(seen, CONSTANTS, np.ones(3, dtype=np.int64), np.zeros(3), 1.0, factors)
     assert sorted(turns.channels.tolist()) == [0, 1, 2]
+
+
+def test_of_more_clients_than_wanted_those_worth_least_sit_out() -> None:
+    """Each of four clients has its own channel, and half of the turns are two: those of the faster links."""
+    seen = Observation(np.diag([1e8, 2e8, 3e8, 4e8]), equal_statistics(*[1e3] * 4))
+    turns = whose_turn(seen, CONSTANTS, np.ones(4, dtype=np.int64), np.zeros(4), 0.5)
+    assert turns.channels.tolist() == [-1, -1, 2, 3]
+    later = whose_turn(seen, CONSTANTS, np.ones(4, dtype=np.int64), np.array([5.0, -5.0, 0.0, 0.0]), 0.5)
+    assert later.channels[0] == 0, "whom a turn is owed"
+    assert later.channels[1] == -1
