@@ -333,3 +333,18 @@ def test_the_last_bits_of_a_client_are_the_start_of_its_step_if_it_has_any() -> 
     for pairs in (ClosedFormPairs, PrintedPairs):
         np.testing.assert_array_equal(pairs(problem, np.array([0, 1, 3]))._last_of(rows), [3.0, 1.0, np.nan, np.nan])
         assert np.isnan(pairs(problem)._last_of(rows))
+
+
+def test_a_taylor_step_starts_and_ends_in_its_interval() -> None:
+    """From below it starts at 3 bits, from above at 6, the bits at the lowest and the highest frequency."""
+    worth = gain_of_a_bit(exact_pair(), 4.0)
+    problem = exact_pair(transmit_power_w=worth / 4.0, energy_coefficient=worth / 2.0 / 2.0**86)
+    best = relaxed_optimum(problem, 1024.0, ONE, ONE, case_five="iterated")
+    assert best.case.tolist() == [5]
+    for last, start in ((1.0, 3.0), (2.999, 3.0), (6.001, 6.0), (32.0, 6.0)):
+        found, there = (
+            relaxed_optimum(problem, 1024.0, ONE, ONE, case_five="taylor", last_bits=bits).num_bits[0]
+            for bits in (last, start)
+        )
+        assert found == there
+        assert 3.0 <= found <= 6.0

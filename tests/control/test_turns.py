@@ -171,3 +171,25 @@ def test_of_more_clients_than_wanted_those_worth_least_sit_out() -> None:
     later = whose_turn(seen, CONSTANTS, np.ones(4, dtype=np.int64), np.array([5.0, -5.0, 0.0, 0.0]), 0.5)
     assert later.channels[0] == 0, "whom a turn is owed"
     assert later.channels[1] == -1
+
+
+def test_bits_that_do_not_fit_in_time_cost_all_that_a_client_could_spend() -> None:
+    """Waking takes a joule; then 2e6 cycles at 1 GHz and 20 ms at 0.2 W are 24 mJ, more than what the other spends.
+
+    Nine bits do not fit at 1e8 b/s. At 6e8 b/s they do.
+    """
+    constants = replace(CONSTANTS, wake_energy_j=1.0)
+    for slow in (0, 1):
+        rates_bps = np.full((2, 1), 6e8)
+        rates_bps[slow] = 1e8
+        seen = Observation(rates_bps, equal_statistics(1e3, 1e3))
+        turns = whose_turn(seen, constants, np.full(2, 9), np.zeros(2), 1.0)
+        assert turns.channels.tolist() == [-1 if client == slow else 0 for client in range(2)]
+        for other, first in ((0.019, False), (0.029, True)):  # what the other spends beyond the joule, by its clock
+            listed = np.full((2, 32), 1e6)
+            listed[slow, 8] = 1e9
+            statistics = replace(equal_statistics(1e3, 1e3), upload_bits=listed)
+            lowest_hz = np.where(np.arange(2) == slow, 2e8, np.sqrt((other - 0.2 * 1e6 / 6e8) / 1e-26 / 2e6))
+            own = replace(constants, frequency_min_hz=lowest_hz, frequency_max_hz=np.maximum(1e9, lowest_hz))
+            turns = whose_turn(replace(seen, statistics=statistics), own, np.full(2, 9), np.zeros(2), 1.0)
+            assert (turns.channels[slow] == 0) == first

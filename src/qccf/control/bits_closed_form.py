@@ -177,15 +177,9 @@ def _case_five(
     if method == "iterated":
         return _solve_case_five(t, low, high, prices)
     start = np.where(np.isnan(start), 0.5 * (low + high), start)
-    start = np.clip(start, *_inside(low, high))
+    start = np.clip(start, low, high)
     value, derivative = _excess(start, t, prices)
     return np.clip(start - value / derivative, low, high)
-
-
-def _inside(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The interval, slightly shortened at both ends, because a term has a pole there."""
-    width = high - low
-    return low + 1e-9 * width, high - 1e-9 * width
 
 
 def _excess(num_bits: FloatArray, t: Terms, prices: Prices) -> tuple[FloatArray, FloatArray]:
