@@ -348,3 +348,20 @@ def test_a_taylor_step_starts_and_ends_in_its_interval() -> None:
         )
         assert found == there
         assert 3.0 <= found <= 6.0
+
+
+def test_the_least_energy_of_a_client_is_one_bit_on_its_best_channel() -> None:
+    rng = np.random.default_rng(29)
+    able = 0
+    for _ in range(10):
+        problem = random_problem(rng, num_clients=4, num_channels=3)
+        problem.rates_bps[0] = 1e3
+        pairs = ExactPairs(problem)
+        for client, (found, feasible) in enumerate(zip(pairs.cheapest_energy(), pairs.feasible(), strict=True)):
+            clocks = [brute.slowest_frequency(problem, client, channel, 1) for channel in range(3)]
+            spent = [brute.energy(problem, client, c, 1, f) for c, f in enumerate(clocks) if f is not None]
+            assert feasible.tolist() == [clock is not None for clock in clocks]
+            assert found == pytest.approx(problem.constants.energy_weight * min(spent, default=np.inf))
+            able += len(spent) > 1
+        assert not pairs.feasible()[0].any()
+    assert able > 10

@@ -10,6 +10,7 @@ import pytest
 from qccf.control import channels_assignment, solve
 from qccf.control.bits_exact import ExactPairs
 from qccf.control.channels_assignment import (
+    _best_alone,
     _bound,
     _certify,
     _improve,
@@ -26,6 +27,7 @@ from qccf.control.channels_exhaustive import solve_exhaustive
 from qccf.control.channels_genetic import (
     GeneticSettings,
     _cross,
+    _decode,
     _first_generation,
     _fitness,
     _mutate,
@@ -160,6 +162,8 @@ def test_elitism_never_hurts_on_average() -> None:
 
 
 def test_exhaustive_refuses_too_many_clients() -> None:
+    problem = random_problem(np.random.default_rng(0), num_clients=12, num_channels=1)
+    assert solve_round(problem, solver="exhaustive").certificate is not None
     with pytest.raises(SolverError, match="at most 12 clients, but this problem has 13"):
         solve_round(random_problem(np.random.default_rng(0), num_clients=13, num_channels=2), solver="exhaustive")
 
@@ -302,6 +306,11 @@ def test_crossover_follows_its_probability_and_keeps_the_genes_of_a_pair() -> No
     children = _cross(parents, 1.0, np.random.default_rng(0))
     assert (children != parents).any(axis=1).all()
     assert (np.sort(children[[0, 2]], axis=0) == parents[[0, 2]]).all()
+    many = np.repeat([[0], [1]], 500, axis=0) * np.ones((1, 8), dtype=np.int64)
+    for probability in (1.0, 0.4):
+        swapped = (_cross(many, probability, np.random.default_rng(0)) != many)[:500]
+        assert swapped.mean() == pytest.approx(0.5 * probability, abs=0.05), "half of the genes of those that cross"
+        assert swapped.any(axis=1).mean() == pytest.approx(probability, abs=0.08)
 
 
 def test_repair_keeps_the_fastest_channel_and_reassigns_the_others() -> None:
@@ -742,6 +751,7 @@ def test_a_decision_with_a_gap_is_improved(monkeypatch: pytest.MonkeyPatch) -> N
     several = 0
     for _ in range(10):
         problem = random_problem(rng, num_clients=4, num_channels=3, below=0.0)
+        problem.rates_bps[rng.integers(0, 4), rng.integers(0, 3)] = 0.0
         allocation, bound = solve_assignment(problem, ExactPairs(problem))
         values = {tuple(members.tolist()): value for _, value, members, _ in all_decisions(problem)}
         alone = min((value for members, value in values.items() if len(members) == 1), default=0.0)
@@ -782,3 +792,55 @@ def test_the_genetic_solver_finds_participants_where_channels_stay_idle() -> Non
     assert found.certificate is not None
     assert found.participates.all()
     assert found.certificate.objective == pytest.approx(best.objective, rel=1e-9)
+
+
+def test_the_search_alone_mostly_finds_the_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without candidates from the proof and without improvement."""
+    monkeypatch.setattr(channels_assignment, "_certify", lambda *_: 0.0)
+    monkeypatch.setattr(channels_assignment, "_improve", lambda *_: None)
+    rng = np.random.default_rng(34)
+    found, tried = 0, 0
+    for _ in range(40):
+        problem = random_problem(rng, num_clients=5, num_channels=4, below=0.1)
+        best = min((value for _, value, _, _ in all_decisions(problem)), default=0.0)
+        allocation, _ = solve_assignment(problem, ExactPairs(problem))
+        value = objective(problem, allocation) - problem.empty_objective
+        if best < 0.0:
+            tried += 1
+            found += value <= best * (1.0 - 1e-9)
+    assert tried > 20
+    assert found > 0.9 * tried
+
+
+def test_a_chromosome_is_decoded_gene_by_gene() -> None:
+    """Three channels: the genes are clients, -1 is none."""
+    problem = random_problem(np.random.default_rng(35), num_clients=3, num_channels=3, below=0.0)
+    problem.rates_bps[:] = 3e8
+    pairs = ExactPairs(problem)
+    for genes in ([-1, 0, -1], [2, -1, 0], [1, 2, 0], [-1, -1, 1]):
+        clients = [client for client in genes if client >= 0]
+        total = float(problem.dataset_sizes[clients].sum())
+        found = _decode(problem, pairs, np.array(genes))
+        assert found.channels.tolist() == [genes.index(client) if client in genes else -1 for client in range(3)]
+        bits = [int(pairs.bits(total, np.array([c]), np.array([genes.index(c)]))[0]) for c in clients]
+        assert [int(found.num_bits[client]) for client in clients] == bits
+        assert found.num_bits.sum() == sum(bits)
+    for nothing in (None, np.full(3, -1)):
+        empty = _decode(problem, pairs, nothing)
+        assert (empty.channels.tolist(), empty.num_bits.tolist()) == ([-1, -1, -1], [0, 0, 0])
+
+
+def test_the_best_single_client_is_the_one_with_the_least_objective() -> None:
+    """By trying each on each channel."""
+    rng = np.random.default_rng(36)
+    chosen = set()
+    for _ in range(20):
+        problem = random_problem(rng, num_clients=4, num_channels=3, below=0.2)
+        pairs = ExactPairs(problem)
+        alone = [min(pairs.costs(float(problem.dataset_sizes[i]), np.array([i]))[0]) for i in range(4)]
+        if not np.isfinite(alone).any():
+            continue
+        best = _best_alone(_Search(problem, pairs)).tolist()
+        assert best == [alone.index(min(alone))]
+        chosen |= set(best)
+    assert len(chosen) > 2

@@ -350,3 +350,15 @@ def test_who_sits_out_has_no_channel_no_bits_no_clock_and_no_power() -> None:
     for values in (*others, decision.targets.errors, decision.targets.least_errors):
         assert values[1] == 0
         assert (values[[0, 2]] > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("clients", "channels", "share", "bits"),
+    [(4, 2, 1.0, 2), (2, 4, 1.0, 2), (4, 4, 0.5, 2), (4, 4, 0.1, 3), (1, 4, 1.0, 3)],
+)
+def test_usual_bits_count_on_as_many_clients_as_take_part(clients: int, channels: int, share: float, bits: int) -> None:
+    """Two bits err a little less than twice what is tolerated: enough for two that are averaged, not for one alone."""
+    seen = Observation(np.full((clients, channels), 3e8), equal_statistics(*[1e3] * clients))
+    two_bits = 246_590 * 0.25 / 4 / 9
+    form = replace(FORM, share=share, slack=1.0)
+    assert form._usual_bits(seen, 0.51 * two_bits).tolist() == [bits] * clients
