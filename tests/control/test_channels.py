@@ -34,6 +34,7 @@ from qccf.control.channels_genetic import (
     _repair,
     _roulette,
     _values,
+    solve_genetic,
 )
 from qccf.control.matching import cheapest_matching, match_everyone
 from qccf.control.problem import Allocation, RoundProblem, objective
@@ -520,6 +521,8 @@ def test_of_many_clients_the_cheapest_are_matched() -> None:
         value, channels = cheapest_matching(np.tile(-worth[:, None], (1, 4)))
         assert value == -(999.0 + 998.0 + 997.0 + 996.0)
         assert sorted(worth[channels >= 0]) == [996.0, 997.0, 998.0, 999.0]
+        _, channels = cheapest_matching(np.tile(-worth[:, None], (1, 30)))
+        assert sorted(worth[channels >= 0]) == list(range(970, 1000))
     value, channels = cheapest_matching(np.abs(rng.normal(size=(40, 4))))
     assert (value, channels.max()) == (0.0, -1), "nobody pays to take part"
 
@@ -737,6 +740,8 @@ def test_nothing_is_left_out_of_what_a_pair_costs(inner: str) -> None:
             total = float(problem.dataset_sizes[client])
             costs = pairs.costs(total, np.array([client]))[0]
             bits = pairs.bits(total, np.full(2, client), np.arange(2))
+            chosen = pairs.chosen_costs(np.full(2, total), np.full(2, client), np.arange(2))
+            np.testing.assert_allclose(chosen, costs, rtol=1e-12)
             for channel in range(2):
                 if bits[channel] == 0:
                     assert costs[channel] == np.inf
@@ -748,21 +753,22 @@ def test_nothing_is_left_out_of_what_a_pair_costs(inner: str) -> None:
 
 
 def test_a_decision_with_a_gap_is_improved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a proof and from the best single client."""
+    """Without a proof and from the best single client. Each client has a channel that it cannot use."""
     monkeypatch.setattr(channels_assignment, "_certify", lambda *_: -np.inf)
     monkeypatch.setattr(channels_assignment, "_fixed_point", lambda *_: None)
     rng = np.random.default_rng(32)
     several = 0
     for _ in range(10):
         problem = random_problem(rng, num_clients=4, num_channels=3, below=0.0)
-        problem.rates_bps[rng.integers(0, 4), rng.integers(0, 3)] = 0.0
+        problem = replace(problem, participation_queue=1e3 * problem.participation_queue)
+        problem.rates_bps[np.arange(4), [0, 1, 2, 0]] = 0.0
         allocation, bound = solve_assignment(problem, ExactPairs(problem))
         values = {tuple(members.tolist()): value for _, value, members, _ in all_decisions(problem)}
         alone = min((value for members, value in values.items() if len(members) == 1), default=0.0)
         value = objective(problem, allocation) - problem.empty_objective
         assert bound == -np.inf
         assert value <= min(alone, 0.0) + 1e-9 * abs(alone)
-        several += value < alone - 1e-6 * abs(alone)
+        several += alone < 0.0 and value < 1.1 * alone
     assert several > 5
 
 
@@ -848,3 +854,15 @@ def test_the_best_single_client_is_the_one_with_the_least_objective() -> None:
         assert best == [alone.index(min(alone))]
         chosen |= set(best)
     assert len(chosen) > 2
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_the_genetic_solver_prefers_an_empty_round_to_one_that_costs_anything(unit: float) -> None:
+    """Queues below their budgets: whoever takes part makes it worse, in whatever unit. Every gene mutates."""
+    problem = typical_problem(3, 3)
+    constants = replace(problem.constants, energy_weight=unit, data_budget=1.0, quantization_budget=0.0)
+    problem = replace(problem, constants=constants, participation_queue=1.0 - 1e-3 * unit, quantization_queue=0.0)
+    restless = GeneticSettings(population=2, generations=1, mutation_probability=1.0)
+    for seed in range(4):
+        found = solve_genetic(problem, ExactPairs(problem), np.random.default_rng(seed), restless)
+        assert not found.participates.any()

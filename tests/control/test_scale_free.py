@@ -262,3 +262,18 @@ def test_the_time_of_a_decision_is_from_its_start_to_its_end(monkeypatch: pytest
     assert certificate is not None
     assert certificate.wall_time_s == 2.5
     assert certificate.solver == "assignment/exact", "where rest costs nothing"
+
+
+def test_everybody_rests_until_the_last_upload_has_ended() -> None:
+    """The objective is what the settlement charges and the error, for clients with very different links."""
+    rng = np.random.default_rng(59)
+    for _ in range(8):
+        seen = Observation(10 ** rng.uniform(7.7, 9.0, (3, 3)), equal_statistics(500.0, 1000.0, 2000.0))
+        constants = replace(CONSTANTS, idle_power_w=np.array([0.1, 0.5, 1.0]))
+        problem = ScaleFreeProblem(seen, constants, energy_price=100.0, error_price=1e-3)
+        decision = serve(problem)
+        assert decision.certificate is not None
+        errors = problem.level_costs[np.arange(3), decision.num_bits - 1].sum() / problem.total**2
+        settled = settle(decision, seen, constants)
+        expected = 100.0 * settled.energy_j.sum() + errors
+        assert decision.certificate.objective == pytest.approx(expected, rel=1e-9)

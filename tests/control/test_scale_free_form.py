@@ -362,3 +362,16 @@ def test_usual_bits_count_on_as_many_clients_as_take_part(clients: int, channels
     two_bits = 246_590 * 0.25 / 4 / 9
     form = replace(FORM, share=share, slack=1.0)
     assert form._usual_bits(seen, 0.51 * two_bits).tolist() == [bits] * clients
+
+
+def test_the_balanced_price_stays_between_the_least_and_the_most_of_its_clients() -> None:
+    """One bit meets any goal, or no number of bits does."""
+    energy = np.tile([1.0, 2.0], (3, 1))
+    assert _balanced_price(energy, np.full((3, 2), 1e-9), 1.0) == pytest.approx(3 * LEAST_PRICE, rel=1e-3)
+    assert _balanced_price(energy, np.full((3, 2), 1e9), 1.0) == 3 * LEAST_PRICE * MOST_PRICE_RATIO
+
+
+def test_without_slack_the_usual_bits_are_all_that_the_best_channel_carries() -> None:
+    """As above: six bits at 1e8 b/s, three at 7e7."""
+    seen = Observation(np.array([[1e8, 1e6], [5e7, 7e7]]), equal_statistics(1200.0, 1200.0))
+    assert replace(FORM, slack=1.0)._usual_bits(seen, 0.0).tolist() == [6, 3]
