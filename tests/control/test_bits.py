@@ -365,3 +365,12 @@ def test_the_least_energy_of_a_client_is_one_bit_on_its_best_channel() -> None:
             able += len(spent) > 1
         assert not pairs.feasible()[0].any()
     assert able > 10
+
+
+def test_the_excess_of_case_five_has_its_derivative() -> None:
+    problem = exact_pair()
+    t, prices = terms(problem, 1024.0, ONE, ONE), Prices.of(problem, ONE)
+    for bits in (1.5, 3.0, 5.9):
+        _, derivative = bits_closed_form._excess(np.array([bits]), t, prices)
+        low, high = (bits_closed_form._excess(np.array([bits + step]), t, prices)[0] for step in (-1e-6, 1e-6))
+        assert derivative == pytest.approx((high - low) / 2e-6, rel=1e-4)

@@ -71,3 +71,9 @@ def test_the_largest_valid_smoothness_is_named() -> None:
     with pytest.raises(ConfigError, match=r"lower smoothness below 1\.414,"):
         bound.require_valid_bound(learning_rate=0.25, smoothness=1.5, local_updates=2)
     bound.require_valid_bound(learning_rate=0.25, smoothness=1.414, local_updates=2)
+
+
+def test_weights_are_shares_however_few_the_samples() -> None:
+    everybody = np.array([True, True, False])
+    weights = bound.aggregation_weights(everybody, np.array([0.0625, 0.1875, 8.0]))
+    assert weights.tolist() == [0.25, 0.75, 0.0]

@@ -753,8 +753,8 @@ def test_nothing_is_left_out_of_what_a_pair_costs(inner: str) -> None:
 
 
 def test_a_decision_with_a_gap_is_improved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a proof and from the best single client. Each client has a channel that it cannot use."""
-    monkeypatch.setattr(channels_assignment, "_certify", lambda *_: -np.inf)
+    """From the best single client, with half of it as a gap. Each client has a channel that it cannot use."""
+    monkeypatch.setattr(channels_assignment, "_certify", lambda search, *_: 1.5 * search.value)
     monkeypatch.setattr(channels_assignment, "_fixed_point", lambda *_: None)
     rng = np.random.default_rng(32)
     several = 0
@@ -762,11 +762,10 @@ def test_a_decision_with_a_gap_is_improved(monkeypatch: pytest.MonkeyPatch) -> N
         problem = random_problem(rng, num_clients=4, num_channels=3, below=0.0)
         problem = replace(problem, participation_queue=1e3 * problem.participation_queue)
         problem.rates_bps[np.arange(4), [0, 1, 2, 0]] = 0.0
-        allocation, bound = solve_assignment(problem, ExactPairs(problem))
+        allocation, _ = solve_assignment(problem, ExactPairs(problem))
         values = {tuple(members.tolist()): value for _, value, members, _ in all_decisions(problem)}
         alone = min((value for members, value in values.items() if len(members) == 1), default=0.0)
         value = objective(problem, allocation) - problem.empty_objective
-        assert bound == -np.inf
         assert value <= min(alone, 0.0) + 1e-9 * abs(alone)
         several += alone < 0.0 and value < 1.1 * alone
     assert several > 5
@@ -866,3 +865,32 @@ def test_the_genetic_solver_prefers_an_empty_round_to_one_that_costs_anything(un
     for seed in range(4):
         found = solve_genetic(problem, ExactPairs(problem), np.random.default_rng(seed), restless)
         assert not found.participates.any()
+
+
+def test_the_bound_of_a_node_is_the_same_in_any_unit_of_the_objective() -> None:
+    rng = np.random.default_rng(37)
+    inner = 0
+    for _ in range(12):
+        problem = random_problem(rng, num_clients=5, num_channels=4, below=0.0)
+        decisions = all_decisions(problem)
+        if not decisions:
+            continue
+        natural = _Relaxation(problem, ExactPairs(problem)).marginal_bonus(*decisions[-1][2:])
+        found = []
+        for unit in (1.0, 1e-6):
+            c = problem.constants
+            scaled = replace(
+                problem,
+                constants=replace(c, energy_weight=unit * c.energy_weight),
+                participation_queue=c.data_budget + unit * problem.participation_pressure,
+                quantization_queue=c.quantization_budget + unit * problem.quantization_pressure,
+            )
+            relaxation = _Relaxation(scaled, ExactPairs(scaled))
+            root = relaxation.root()
+            assert root is not None
+            bonus = unit * natural
+            tangent = _tangent(_Search(scaled, relaxation.exact), relaxation, root, bonus)
+            found.append((tangent.value / unit, tangent.weakest, tangent.slope))
+            inner += root.low < tangent.weakest < root.high
+        assert found[1] == pytest.approx(found[0], rel=1e-6)
+    assert inner > 3

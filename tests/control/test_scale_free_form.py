@@ -375,3 +375,18 @@ def test_without_slack_the_usual_bits_are_all_that_the_best_channel_carries() ->
     """As above: six bits at 1e8 b/s, three at 7e7."""
     seen = Observation(np.array([[1e8, 1e6], [5e7, 7e7]]), equal_statistics(1200.0, 1200.0))
     assert replace(FORM, slack=1.0)._usual_bits(seen, 0.0).tolist() == [6, 3]
+
+
+def test_batteries_count_only_where_they_have_a_weight() -> None:
+    """Two clients on one channel: by its links the first is cheaper, by its battery the second."""
+    statistics = equal_statistics(1e3, 1e3, norm_sq=1e6)
+    seen = Observation(np.array([[2e8], [1e8]]), statistics, charges=np.array([0.01, 1.0]))
+    assert FORM.decide({"debts": [0.0, 0.0]}, seen).channels.tolist() == [0, -1]
+    weighted = replace(FORM, battery_weight=1.0)
+    assert weighted.decide({"debts": [0.0, 0.0]}, seen).channels.tolist() == [-1, 0]
+
+
+def test_the_limits_of_the_price_are_those_of_the_documentation() -> None:
+    """`docs/controller.md`: between half a budget and two, at most five count, a cap of 10¹² floors, 12 turns."""
+    assert scale_free_form.ROUND_LIMITS == (0.5, 2.0)
+    assert (MOST_EXCESS, LEAST_PRICE, MOST_PRICE_RATIO, MOST_DEBT) == (4.0, 1e-2, 1e12, 12.0)
