@@ -789,6 +789,9 @@ def test_every_assignment_on_the_way_is_a_candidate() -> None:
         reference.offer(relaxation.match(root.high, 0.0, root).members)
         ends["high"] += reference.value < at_low
         assert search.value == reference.value
+        at_one_sum = _Search(problem, relaxation.exact)
+        _tangent(at_one_sum, relaxation, root._replace(high=root.low), 0.0)
+        assert at_one_sum.value == at_low
     assert min(ends.values()) > 2
 
 

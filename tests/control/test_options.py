@@ -1,13 +1,17 @@
 """The options of the paper's form and of its genetic solver: defaults and limits."""
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from qccf.control.channels_genetic import GeneticSettings
-from qccf.control.paper_form import PaperOptions
+from qccf.control.bits_exact import ExactPairs
+from qccf.control.channels_genetic import GeneticSettings, solve_genetic
+from qccf.control.paper_form import PaperForm, PaperOptions
 from qccf.core.errors import ConfigError
 from qccf.settings.loading import scenario_from_dict
+from support.problems import CONSTANTS, equal_statistics, random_problem
 
 SECTIONS = {"genetic": GeneticSettings(), "paper": PaperOptions()}
 
@@ -17,6 +21,18 @@ def read_option(section: str, name: str, value: Any) -> Any:
     own = {name: value} | ({"population": 100_000} if name == "elitism" else {})
     scenario = scenario_from_dict({"control": {"form": "paper", section: own}})
     return getattr(getattr(scenario.control, section), name)
+
+
+def use_option(section: str, name: str, value: Any) -> None:
+    """The least value that is accepted works."""
+    if section == "paper":
+        state = PaperForm(CONSTANTS, replace(PaperOptions(), **{name: value})).init(equal_statistics(100.0, 300.0))
+        assert np.isfinite(list(state.values())).all()
+    else:
+        settings = replace(GeneticSettings(population=4, generations=2), **{name: value})
+        problem = random_problem(np.random.default_rng(0), num_clients=3, num_channels=2)
+        found = solve_genetic(problem, ExactPairs(problem), np.random.default_rng(0), settings)
+        assert len(found.channels) == 3
 
 
 @pytest.mark.parametrize(
@@ -44,6 +60,7 @@ def test_options_have_these_defaults_and_limits(
     for value in refused:
         with pytest.raises(ConfigError, match=name):
             read_option(section, name, value)
+    use_option(section, name, accepted[0])
 
 
 def test_the_best_chromosomes_leave_room_for_children() -> None:

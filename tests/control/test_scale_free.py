@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -235,11 +236,22 @@ def test_a_level_that_neither_costs_nor_helps_is_not_useful() -> None:
 @pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
 @pytest.mark.parametrize("clients", [1, 3])
 @pytest.mark.parametrize("idle_power_w", [0.01, 0.3, 1.0, 4.0])
-def test_the_best_end_of_a_round_by_hand(idle_power_w: float, clients: int, unit: float) -> None:
+def test_the_best_end_of_a_round_by_hand(
+    idle_power_w: float, clients: int, unit: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Equal clients that send one bit: computing 2e6 cycles in t costs α·C³/t², resting P·t, least at t³ = 2α·C³/P.
 
     4.93 ms of sending at 1e8 b/s come on top, and t lies between 2 ms at the highest and 10 ms at the lowest frequency.
+    The search ends by itself, before as many ends have been tried as it may try.
     """
+    tried_s = []
+
+    def recorded(problem: ScaleFreeProblem, end_s: float) -> Any:
+        tried_s.append(end_s)
+        return served_by(problem, end_s)
+
+    served_by = scale_free._served_by
+    monkeypatch.setattr(scale_free, "_served_by", recorded)
     seen = Observation(np.full((clients, clients), 1e8), equal_statistics(*[1000.0] * clients))
     constants = replace(CONSTANTS, idle_power_w=idle_power_w)
     decision = serve(ScaleFreeProblem(seen, constants, energy_price=unit, error_price=0.0))
@@ -252,6 +264,7 @@ def test_the_best_end_of_a_round_by_hand(idle_power_w: float, clients: int, unit
     assert certificate.solver == "assignment/ends"
     assert least * (1 - 1e-9) <= certificate.objective <= least * (1 + 5e-3)
     assert certificate.objective * (1 - 5e-3) <= certificate.lower_bound <= least * (1 + 1e-9)
+    assert 1 < len(tried_s) < 36
     ends_s = 2e6 / decision.frequencies_hz + sending_s
     assert ends_s == pytest.approx([computing_s + sending_s] * clients, rel=0.1)
 
