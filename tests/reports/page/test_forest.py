@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from markupsafe import escape
 
+from qccf.core.intervals import estimate
 from qccf.paper.claims import CAUSES, CLAIMS, judge
 from qccf.paper.families import Family, families
 from qccf.reports.page.build import build_report
@@ -48,6 +49,23 @@ def test_every_line_is_drawn_at_the_numbers_of_its_claim(world: dict) -> None:
                 assert value_at(axis, row.papers_at, 100) == pytest.approx(row.judged.claim.papers_value, abs=1e-3)
     marked = {row.judged.claim.key for axis in axes for row in axis.rows if row.papers_at is not None}
     assert marked == {"saves-principle", "saves-same-size"}
+
+
+def test_numbers_that_are_all_zero_are_drawn_at_zero(family: Family) -> None:
+    nothing = [
+        replace(one, findings=[
+            replace(finding, measures=[replace(measure, estimate=estimate([0.0] * 3)) for measure in finding.measures])
+            for finding in one.findings
+        ])
+        for one in judge(family)
+    ]  # fmt: skip
+    axes = forest(nothing)
+    assert len(axes) >= 4
+    for axis in axes:
+        assert len(axis.ticks) > 2
+        zero = next(at for at, label in axis.ticks if label.removesuffix(" %") == "0")
+        for row in axis.rows:
+            assert row.deciding.low == row.deciding.at == row.deciding.high == zero
 
 
 def test_the_line_shown_is_the_worst_number_of_the_claim(family: Family) -> None:
