@@ -240,7 +240,7 @@ def test_a_failed_run_is_named_and_the_others_are_reported(tmp_path: Path, monke
     ((found, manifest),) = reports
     assert (len(found.runs), manifest.unfinished) == (5, 0)
     ((label, reason),) = manifest.failed
-    assert label == "tiny, qccf, codec model, β 5, V 10, seed 1"
+    assert label == "tiny, qccf, codec model, β 1.5, V 10, seed 1"
     assert reason.startswith("RuntimeError: memory ran out")
 
 
