@@ -6,9 +6,8 @@ INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt
 RUN := .venv/.ready-run
 DEV := .venv/.ready-dev
 DOCS := .venv/.ready-docs
-# One file per worker at a time, in the order of tests/conftest.py: servers and nodes first because they mostly wait,
-# which is also why there is one worker more than the two cores that are expected.
-PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 5
+# One file per worker at a time, in the order of tests/conftest.py: servers and nodes first because they mostly wait.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 5
 
 .PHONY: run check test lint browser docs bench mutants clean
 
