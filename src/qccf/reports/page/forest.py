@@ -112,7 +112,7 @@ def _range(quantity: Quantity, measures: Sequence[Measure], papers: Iterable[flo
     ends = [end for m in measures for end in (m.estimate.low, m.estimate.high)]
     low = max(min(*means, *ends), min(means) - span)
     high = min(max(*means, *ends), max(means) + span)
-    padding = PADDING * (high - low) or span or 1.0  # where every number is zero
+    padding = PADDING * (high - low) or span or 1.0  # an axis has a width also if all is zero
     return low - padding, high + padding
 
 
