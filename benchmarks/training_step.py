@@ -14,7 +14,7 @@ from qccf.learning.fast_convolution import layers, winograd
 from qccf.learning.models.cifar10_cnn import Cifar10Cnn
 from qccf.learning.models.femnist_cnn import FemnistCnn
 from qccf.learning.training import FlatModel
-from qccf.runtimes.clients import keep_freed_memory
+from qccf.jobs.memory import keep_freed_memory
 
 STEPS = 10
 SAMPLES = 400
