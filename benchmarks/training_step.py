@@ -10,11 +10,11 @@ from types import ModuleType
 import torch
 from torch import nn
 
+from qccf.jobs.memory import keep_freed_memory
 from qccf.learning.fast_convolution import layers, winograd
 from qccf.learning.models.cifar10_cnn import Cifar10Cnn
 from qccf.learning.models.femnist_cnn import FemnistCnn
 from qccf.learning.training import FlatModel
-from qccf.jobs.memory import keep_freed_memory
 
 STEPS = 10
 SAMPLES = 400

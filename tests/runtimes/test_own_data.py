@@ -12,7 +12,7 @@ from qccf.core.errors import ConfigError, DataError
 from qccf.learning.datasets import load_dataset
 from qccf.learning.optimizers import optimizer_maker
 from qccf.learning.training import FlatModel, batches, local_update, probe
-from qccf.learning.transforms import Crop, Flip, Standardise
+from qccf.learning.transforms import Crop, Flip, Shift, Standardise
 from qccf.runtimes.simulator import simulate
 from tests.helpers.tiny import tiny_dataset, tiny_scenario
 
@@ -69,6 +69,11 @@ def test_flip_and_crop_move_pixels_and_lose_none_inside() -> None:
     cropped = Crop(tiny_dataset().train_images)(images, np.random.default_rng(1))
     assert cropped.shape == images.shape
     assert set(cropped[0].unique().tolist()) <= {0.0, *images[0].flatten().tolist()}
+    shifted = Shift(tiny_dataset().train_images)(images.repeat(50, 1, 1, 1), np.random.default_rng(1))
+    found = [(one[0] == images[k % 2, 0, 3, 4]).nonzero()[0].tolist() for k, one in enumerate(shifted)]
+    assert {tuple(place) for place in found} == {(y, x) for y in range(1, 6) for x in range(2, 7)}, (
+        "two pixels each way"
+    )
     with pytest.raises(ConfigError, match="for images only"):
         Flip(table(40).train_images)
 

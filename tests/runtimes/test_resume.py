@@ -85,9 +85,11 @@ def test_the_number_of_workers_changes_nothing(workers: int) -> None:
     assert_same(run_to_the_end("qccf", None, f"execution.workers={workers}"), run_to_the_end("qccf"))
 
 
-@pytest.mark.parametrize("optimizer", ["fedavgm", "fedadam", "fedyogi"])
-def test_a_server_optimizer_resumes_with_its_state(optimizer: str, tmp_path: Path) -> None:
-    settings = (f"server.optimizer={optimizer}", "learning.batch_size=7")
+@pytest.mark.parametrize(
+    "optimizer", [("fedavgm",), ("fedavgm", "server.fedavgm.decay=0.7"), ("fedadam",), ("fedyogi",)]
+)
+def test_a_server_optimizer_resumes_with_its_state(optimizer: tuple[str, ...], tmp_path: Path) -> None:
+    settings = (f"server.optimizer={optimizer[0]}", *optimizer[1:], "learning.batch_size=7")
     stopped_after(4, tmp_path, *settings)
     resumed = run_to_the_end("qccf", tmp_path, *settings)
     assert_same(resumed, run_to_the_end("qccf", None, *settings))

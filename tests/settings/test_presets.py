@@ -52,7 +52,15 @@ def test_one_planned_round(preset: str, tmp_path: Path) -> None:
 def test_one_trained_round(preset: str, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("QCCF_DATA", str(tmp_path / "no-data"))
     monkeypatch.setitem(DATASETS, "cifar10", RandomImages)
-    assert main(["run", preset, "--rounds", "1", "--out", str(tmp_path / "run")]) == 0
+    few = [
+        "--set",
+        "data.dataset_size_mean=120",
+        "--set",
+        "data.dataset_size_std=20",
+        "--set",
+        "evaluation.samples=100",
+    ]
+    assert main(["run", preset, "--rounds", "1", *few, "--out", str(tmp_path / "run")]) == 0
     warned = capsys.readouterr().err
     assert ("Using handwriting instead" in warned) == (preset == "femnist")
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from qccf.core.errors import ConfigError
 from qccf.core.registry import Registry
 
-PADDING = 4
-
 
 class Transform(Protocol):
     random: bool
@@ -66,16 +64,28 @@ class Crop(_OfImages):
     """Each image is moved by up to 4 pixels in both directions; what comes in from outside is 0."""
 
     def __call__(self, batch: torch.Tensor, rng: np.random.Generator | None) -> torch.Tensor:
-        assert rng is not None
-        height, width = batch.shape[2:]
-        padded = torch.nn.functional.pad(batch, [PADDING] * 4)
-        corners = rng.integers(0, 2 * PADDING + 1, (len(batch), 2))
-        pieces = [one[:, y : y + height, x : x + width] for one, (y, x) in zip(padded, corners, strict=True)]
-        return torch.stack(pieces)
+        return _moved(batch, rng, 4)
+
+
+class Shift(_OfImages):
+    """As `Crop`, by up to 2 pixels: for characters that fill most of their image."""
+
+    def __call__(self, batch: torch.Tensor, rng: np.random.Generator | None) -> torch.Tensor:
+        return _moved(batch, rng, 2)
+
+
+def _moved(batch: torch.Tensor, rng: np.random.Generator | None, most: int) -> torch.Tensor:
+    """Each image [channel, row, column] of a batch, moved by up to `most` pixels in both directions."""
+    assert rng is not None
+    height, width = batch.shape[2:]
+    padded = torch.nn.functional.pad(batch, [most] * 4)
+    corners = rng.integers(0, 2 * most + 1, (len(batch), 2))
+    pieces = [one[:, y : y + height, x : x + width] for one, (y, x) in zip(padded, corners, strict=True)]
+    return torch.stack(pieces)
 
 
 TRANSFORMS: Registry[Any] = Registry(
-    "transform", {"standardise": Standardise, "flip": Flip, "crop": Crop}, call="Class(train_inputs)"
+    "transform", {"standardise": Standardise, "flip": Flip, "crop": Crop, "shift": Shift}, call="Class(train_inputs)"
 )
 
 

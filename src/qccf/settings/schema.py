@@ -47,7 +47,7 @@ class DataSection(Section):
 
     dataset: str = key("handwriting", "dataset to train on: a name of `qccf data list`, or your own as module:callable")
     options: dict[str, Any] = key({}, "options passed to a dataset of your own")
-    transform: list[str] = key([], "what is done to a batch, in this order: standardise, flip, crop")
+    transform: list[str] = key([], "what is done to a batch, in this order: standardise, flip, crop, shift")
     fallbacks: list[str] = key([], "datasets to use, in this order, where `dataset` is not available")
     partition: Literal["writer", "dirichlet", "iid"] = key("dirichlet", "how samples are dealt to clients")
     dirichlet_alpha: float = key(0.5, "concentration of the label mixture per client (dirichlet)", gt=0, le=1e6)
