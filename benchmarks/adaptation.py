@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qccf.core.intervals import Estimate, estimate
+from qccf.core.steps import usual_steps
 from qccf.rounds.run import Run
 from qccf.rounds.world import build_world
 from qccf.runtimes.planner import plan_run
@@ -71,7 +72,8 @@ def point(run: Run) -> Point:
     """What counts of a run."""
     learning = run.scenario.learning
     norms_sq = run.statistics_columns["gradient_norm_sq"].reshape(run.num_rounds, -1)
-    updates_sq = (learning.learning_rate * learning.local_updates) ** 2 * np.median(norms_sq, axis=1)
+    steps = usual_steps(run.client_columns["dataset_size"].reshape(run.num_rounds, -1)[0], run.scenario.constants())
+    updates_sq = (learning.learning_rate * steps) ** 2 * np.median(norms_sq, axis=1)
     error = np.asarray(run.round_columns["aggregate_error"]) / updates_sq
     on = run.client_columns["participated"]
     return Point(

@@ -15,10 +15,10 @@ most energy also take longest: the paper's QCCF needs about 16 core-minutes to 7
 - A run ends after 120 rounds at the latest; a target that it has not reached by then is "not reached".
 - CIFAR-10, with standardised inputs, has targets of its own (`TASKS`), no changes alone and no variants. No
   pilot was run before these targets were chosen.
-- The order is: the paper's and `lean` with all their seeds, `lean` on the paper's literal Table I and with a coded
-  downlink, then the rungs between, then changes alone. Changes that shorten runs are added first, which makes the rungs
-  between cheap.
-- Receiving whole models and waiting change no decision, so what they would cost is computed afterwards for every run.
+- The order is: the paper's and `lean` with all their seeds, the variants of `lean` (`VARIANTS`), then the rungs between,
+  then changes alone. Changes that shorten runs are added first, which makes the rungs between cheap.
+- What receiving whole models and resting would cost is computed afterwards for every run, for the decisions as they
+  were. A controller that is charged for rest ends its rounds a little earlier.
 No setting was chosen with these seeds: `benchmarks/lean_search.py` used others.
 """
 
@@ -98,7 +98,7 @@ LEVERS: Mapping[str, Changes] = {
 FIRST, LAST = "paper", "lean"
 
 RECEIVE_W, RECEIVE_BPS, IDLE_W = 0.1, 1e8, 0.01
-"""The receiver and the waiting client of the column that charges for them."""
+"""The receiver and the resting client of the column that charges for them."""
 
 ACCURATE = "accurate lean"
 
@@ -113,7 +113,7 @@ VARIANTS: Mapping[str, Changes] = {
     },
 }
 """Beside the ladder: `lean` for a higher accuracy, on the paper's literal table, and with a coded downlink where
-receiving and waiting are charged."""
+receiving and resting are charged."""
 
 MOST_ROUNDS = 120
 SEEDS_ALONE = 3
@@ -189,15 +189,18 @@ def measures(run: Run, until: float, task: Task = EMNIST) -> Figures:
 
 
 def charges_j(run: Run) -> FloatArray:
-    """What receiving whole models and waiting would cost in each round, where the run itself does not charge it."""
+    """What receiving whole models and resting would cost in each round, where the run itself does not charge it.
+
+    As `accounts` charges them: every participant receives the model, and rests from the start of the round to the last
+    upload.
+    """
     if run.scenario.accounts.receive_power_w:
         return np.zeros(run.num_rounds)
     on = run.client_columns["participated"].reshape(run.num_rounds, -1)
-    latencies_s = run.client_columns["latency_s"].reshape(run.num_rounds, -1)
-    waiting_s = np.where(on, latencies_s.max(axis=1, keepdims=True) - latencies_s, 0.0).sum(axis=1)
+    latencies_s = np.where(on, run.client_columns["latency_s"].reshape(run.num_rounds, -1), 0.0)
     learning = run.scenario.learning
     model_j = RECEIVE_W * raw_payload_bits(learning.num_parameters + learning.num_buffers) / RECEIVE_BPS
-    return np.asarray(model_j * on.sum(axis=1) + IDLE_W * waiting_s)
+    return np.asarray((model_j + IDLE_W * latencies_s.max(axis=1)) * on.sum(axis=1))
 
 
 def record_key(rung: str, changes: Changes, rounds: int, seed: int, task: Task = EMNIST) -> str:
@@ -224,24 +227,30 @@ def energies(mine: Sequence[Figures], target: float, *, charged: bool = False) -
     return found
 
 
-def shown(values: Sequence[float | None]) -> str:
-    """A cell of the table in millijoules: mean and 95 % interval, or how many seeds have reached the target."""
+def shown(values: Sequence[float | None], runs: int) -> str:
+    """A cell of the table in millijoules: mean and 95 % interval, or how many seeds have reached the target.
+
+    `runs` is the number of runs of the rung; some may have stopped at a lower target.
+    """
     known = [value for value in values if value is not None]
     if not values:
         return "not run"
+    some = "" if len(values) == runs else f" ({len(values)} of {runs} run)"
     if len(known) < len(values):
-        return f"reached by {len(known)} of {len(values)}" if known else "not reached"
-    return estimate(known).shown(".3g", scale=1e3)
+        return (f"reached by {len(known)} of {len(values)}" if known else "not reached") + some
+    found = estimate(known)
+    return found.shown(".3g" if found.mean < 1.0 else ".0f", scale=1e3) + some
 
 
 def ratio(
     mine: Mapping[int, Figures], first: Mapping[int, Figures], target: float, *, charged: bool = False
 ) -> Estimate:
-    """Energy as a share of the paper's to the same target, paired by seed."""
+    """Energy as a share of the paper's to the same target, paired by seed. Empty where a seed did not reach it."""
     both = [seed for seed in mine if seed in first]
     pairs = [[energies([one[seed]], target, charged=charged) for one in (mine, first)] for seed in both]
-    known = [(a[0], b[0]) for a, b in pairs if a and b and a[0] is not None and b[0] is not None]
-    return estimate(a / b for a, b in known if a is not None and b is not None)
+    tried = [(a[0], b[0]) for a, b in pairs if a and b]
+    known = [(a, b) for a, b in tried if a is not None and b is not None]
+    return estimate(a / b for a, b in known) if len(known) == len(tried) else estimate([])
 
 
 Results = Mapping[str, Mapping[int, Figures]]
@@ -251,14 +260,14 @@ Results = Mapping[str, Mapping[int, Figures]]
 def table(results: Results, task: Task = EMNIST) -> list[str]:
     """The ladder as lines of Markdown."""
     heads = [f"mJ to {100 * target:g} %" for target in task.targets]
-    charged = f"mJ to {100 * task.all_reach:g} % with receiving and waiting"
+    charged = f"mJ to {100 * task.all_reach:g} % with receiving and resting"
     last = ("of the paper's energy", charged, "of the paper's", "computing")
     lines = [f"| rung | seeds | {' | '.join((*heads, *last))} |", "|---" * (len(heads) + len(last) + 2) + "|"]
     first = results.get(FIRST, {})
     for rung, mine in results.items():
-        cells = [shown(energies(list(mine.values()), target)) for target in task.targets]
+        cells = [shown(energies(list(mine.values()), target), len(mine)) for target in task.targets]
         cells += [share_shown(mine, first, task, charged=False) if not charges(mine) else "–"]
-        cells += [shown(energies(list(mine.values()), task.all_reach, charged=True))]
+        cells += [shown(energies(list(mine.values()), task.all_reach, charged=True), len(mine))]
         cells += [share_shown(mine, first, task, charged=True)]
         cells += [estimate(one["computing_share"] for one in mine.values()).shown(".0f", scale=100.0, unit=" %")]
         lines.append(f"| {rung} | {len(mine)} | " + " | ".join(cells) + " |")
@@ -276,7 +285,9 @@ def share_shown(mine: Mapping[int, Figures], first: Mapping[int, Figures], task:
         found = ratio(mine, first, target, charged=charged) if target is not None else estimate([])
         if found.count:
             of_all = found.shown(".3g", scale=100.0, unit=" %")
-            return of_all if target == task.all_reach else f"{of_all} (to {target:.0%})"
+            said = [f"{found.count} pairs"] if 1 < found.count < len(mine) else []
+            said += [f"to {target:.0%}"] if target != task.all_reach else []
+            return f"{of_all} ({', '.join(said)})" if said else of_all
     return "–"
 
 
@@ -305,8 +316,11 @@ def figure(results: Results, task: Task = EMNIST) -> Chart:
 def finished(
     jobs: Mapping[str, tuple[TrainingJob, float]], known: dict[str, Figures], file: Path | None, task: Task = EMNIST
 ) -> dict[str, Figures]:
-    """The figures of the runs that are recorded or finished; those of finished runs are recorded."""
-    figures = dict(known)
+    """The figures of the runs that are recorded or finished; those of finished runs are recorded.
+
+    Another process may have recorded runs in the meantime.
+    """
+    figures = {**known, **read_record(file)}
     for key, (job, until) in jobs.items():
         if job.is_finished():
             figures[key] = measures(read_run(job.folder), until, task)
@@ -353,7 +367,7 @@ def main() -> int:
 
         progress = run_with_view(console, [job for job, _ in jobs.values()], LocalEngine(options.jobs), record)
         code = print_outcome(console, progress)
-    figures = finished(jobs, known, options.record, task)
+    figures = finished(jobs, known, None if options.show else options.record, task)
     results: dict[str, dict[int, Figures]] = {}
     for (name, seed), key in keys.items():
         if key in figures:

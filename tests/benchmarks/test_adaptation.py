@@ -50,3 +50,8 @@ def test_more_fixed_bits_err_less_and_cost_more(codec: str) -> None:
     assert found[1].error < found[0].error
     assert found[1].energy_j > found[0].energy_j
     assert np.isfinite([one.bits for one in found]).all()
+
+
+def test_small_steps_have_an_error_as_well() -> None:
+    """`lean` states a batch size, so its number of steps is not a setting."""
+    assert 0.0 < planned_points("lean", 2, "update", fixed(1), range(1))[0].error < np.inf

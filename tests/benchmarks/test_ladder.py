@@ -81,14 +81,16 @@ def test_a_run_that_stopped_below_a_target_says_nothing_about_it() -> None:
     assert found["targets"] == {"0.7": {"rounds": 3, "seconds": 1.5, "energy_j": pytest.approx(3e-3)}, "0.75": {
         "rounds": 4, "seconds": 2.0, "energy_j": pytest.approx(4e-3)}}  # fmt: skip
     assert energies([found], 0.8) == []
-    assert shown(energies([found], 0.8)) == "not run"
+    assert shown(energies([found], 0.8), 1) == "not run"
     assert found["computing_share"] == 0.5
     assert found["accuracies"] == [0.5, 0.7, 0.72, 0.78, 0.8]
     assert found["energies_mj"] == [1.0, 2.0, 3.0, 4.0, 5.0]
     values = run.scenario.learning.num_parameters
-    receiving_j, waiting_j = 2 * 0.1 * 32 * values / 1e8, 0.01 * 0.01
-    np.testing.assert_allclose(charges_j(run), receiving_j + waiting_j)
-    np.testing.assert_allclose(found["charges_mj"], 1e3 * (receiving_j + waiting_j) * np.arange(1, 6), atol=1e-4)
+    receiving_j, resting_j = 2 * 0.1 * 32 * values / 1e8, 2 * 0.01 * 0.02
+    np.testing.assert_allclose(charges_j(run), receiving_j + resting_j)
+    np.testing.assert_allclose(found["charges_mj"], 1e3 * (receiving_j + resting_j) * np.arange(1, 6), atol=1e-4)
+    run.client_columns.update(participated=np.tile([True, False], 5))
+    np.testing.assert_allclose(charges_j(run), (receiving_j + 2 * 0.01 * 0.01) / 2, err_msg="one of two takes part")
     json.dumps(found)
 
 
@@ -107,8 +109,15 @@ def test_the_table_pairs_by_seed_and_says_what_was_not_reached() -> None:
         "| paper | 2 | 150 ± 635 | 300 ± 1.27e+03 | not reached | not reached | not reached | 100 ± 0 % |"
     )
     assert "| 310 ± 1.27e+03 | 100 ± 0 % |" in lines[2]
-    assert "| reached by 2 of 3 | reached by 1 of 3 | reached by 1 of 3 | 1.5 ± 6.35 % | 15.7 ± 7.17 |" in lines[3]
+    assert (
+        "| reached by 2 of 3 | reached by 1 of 3 | reached by 1 of 3 | 1.5 ± 6.35 % (2 pairs) | 15.7 ± 7.17 |"
+        in lines[3]
+    )
     assert ratio(results[LAST], results[FIRST], 0.75, charged=True).mean == pytest.approx((14 / 210 + 14 / 410) / 2)
+    failed = {**results[LAST], 1: figures(2.0, None)}
+    assert ratio(failed, results[FIRST], 0.75).count == 0, "not the mean of the lucky ones"
+    assert shown([3.841, 5.41], 2) == "4626 ± 9968"
+    assert shown([None], 5) == "not reached (1 of 5 run)"
     chart = figure(results)
     assert [series.name for series in chart.panels[0].series] == ["70 %", "75 %"]
 
@@ -134,6 +143,6 @@ def test_the_other_task_has_targets_of_its_own_and_no_changes_alone() -> None:
     assert record_key(LAST, rungs()[LAST], 120, 2, CIFAR10).startswith("lean: data.dataset=cifar10, ")
     costs = {"0.35": None, "0.4": {"rounds": 1, "seconds": 1.0, "energy_j": 2e-3}}
     results = {FIRST: {0: {"until": 0.4, "targets": costs, "computing_share": 0.5, "charges_mj": [10.0]}}}
-    assert "mJ to 40 % with receiving and waiting" in table(results, CIFAR10)[0]
+    assert "mJ to 40 % with receiving and resting" in table(results, CIFAR10)[0]
     assert table(results, CIFAR10)[2].startswith("| paper | 1 | not reached | 2 | not run | not run | 100 % |")
     assert figure(results, CIFAR10).caption.startswith("CIFAR-10, ")

@@ -90,6 +90,8 @@ def test_the_sentence_names_the_least_energy_to_the_highest_common_target() -> N
     assert least_energy_sentence([second, first], [0.4, 0.5, 0.7]).startswith("Remember: to 50 % accuracy, lean qccf")
     assert least_energy_sentence([first, second], [0.7]) == ""
     assert least_energy_sentence([first], [0.5]) == ""
+    nearly = made_run([0.6, 0.6], energy_j=0.0997, label="nearly")
+    assert least_energy_sentence([made_run([0.6, 0.6], energy_j=0.1), nearly], [0.5]) == "", "the same within 5 %"
 
 
 def test_the_sentence_counts_what_all_seeds_reached_and_compares_with_the_dearest() -> None:

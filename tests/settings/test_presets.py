@@ -9,7 +9,8 @@ import pytest
 from qccf.cli.main import main
 from qccf.learning.datasets import DATASETS, Dataset
 from qccf.learning.models.registry import count_values
-from qccf.settings.loading import PRESETS, load_scenario
+from qccf.rounds.setup import check_scenario
+from qccf.settings.loading import PRESETS, load_scenario, with_layer
 
 
 class RandomImages:
@@ -40,15 +41,32 @@ def test_a_preset_states_its_models_parameters(preset: str) -> None:
     assert learning.num_parameters == count_values(learning.model).parameters
 
 
-@pytest.mark.parametrize("preset", ["femnist", "cifar10", "quick", "iot"])
+TAKE_PART = {"femnist": 1.0, "cifar10": 1.0, "quick": 1.0, "iot": 1.0, "lean": 0.5}
+
+
+@pytest.mark.parametrize("preset", list(TAKE_PART))
 def test_one_planned_round(preset: str, tmp_path: Path) -> None:
     assert main(["plan", preset, "--rounds", "1", "--seeds", "1", "--out", str(tmp_path)]) == 0
     rows = json.loads((tmp_path / "plan.json").read_text())["summary"]
-    assert [row["participation"]["mean"] for row in rows] == [1.0] * len(rows)
+    assert rows[0]["participation"]["mean"] == TAKE_PART[preset]
+    if preset != "lean":  # some baselines have no share of clients
+        assert {row["participation"]["mean"] for row in rows} == {1.0}
+
+
+@pytest.mark.parametrize("settings", [["paper-table"], ["femnist", "control.form=paper", "codec.name=model"]])
+def test_lean_can_stand_beside_the_papers_form_and_table(settings: list[str]) -> None:
+    """It brings its codec and its form of the controller along, without which it could not run there."""
+    layered = with_layer(load_scenario(settings[0], settings[1:]), "lean")
+    assert (layered.codec.name, layered.control.form, layered.control.power) == (
+        "update+entropy",
+        "scale-free",
+        "adapted",
+    )
+    check_scenario(layered)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", ["femnist", "cifar10", "quick", "iot"])
+@pytest.mark.parametrize("preset", list(TAKE_PART))
 def test_one_trained_round(preset: str, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("QCCF_DATA", str(tmp_path / "no-data"))
     monkeypatch.setitem(DATASETS, "cifar10", RandomImages)
@@ -62,13 +80,10 @@ def test_one_trained_round(preset: str, tmp_path: Path, monkeypatch, capsys) -> 
     ]
     assert main(["run", preset, "--rounds", "1", *few, "--out", str(tmp_path / "run")]) == 0
     warned = capsys.readouterr().err
-    assert ("Using handwriting instead" in warned) == (preset == "femnist")
+    assert ("Using handwriting instead" in warned) == (preset in ("femnist", "lean"))
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert summary["participation"] == 1.0
-    assert (
-        summary["dataset"]
-        == {"femnist": "handwriting", "quick": "handwriting", "iot": "handwriting", "cifar10": "cifar10"}[preset]
-    )
+    assert summary["participation"] == TAKE_PART[preset]
+    assert summary["dataset"] == ("cifar10" if preset == "cifar10" else "handwriting")
 
 
 def test_the_literal_table_is_refused_with_the_papers_codec(tmp_path: Path, capsys) -> None:

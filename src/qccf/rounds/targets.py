@@ -106,10 +106,15 @@ def evaluation_shown(evaluation: EvaluationSection) -> str:
     )
 
 
+MOST_SHARE = 95.0
+"""The most that the best may take, in per cent of the other's energy, to be worth a sentence."""
+
+
 def least_energy_sentence(runs: Sequence[Run], targets: Sequence[float]) -> str:
     """What reached the highest target with the least energy, beside the first of the runs; empty without such a pair.
 
-    A target counts that all seeds of the first and of at least one other have reached.
+    A target counts that all seeds of the first and of at least one other have reached. A difference of a few per cent
+    is not worth remembering.
     """
     labels = run_labels(runs)
     kinds = {label: [run for own, run in zip(labels, runs, strict=True) if own == label] for label in labels}
@@ -127,6 +132,8 @@ def least_energy_sentence(runs: Sequence[Run], targets: Sequence[float]) -> str:
         if best == first:
             best, first = first, max(known, key=lambda label: known[label])
         share = 100.0 * known[best] / known[first]
+        if share > MOST_SHARE:
+            return ""
         return (
             f"Remember: to {100 * target:g} % accuracy, {best} took {quantity(known[best], 'J')}, {share:.2g} % of the "
             f"{quantity(known[first], 'J')} that {first} took."
