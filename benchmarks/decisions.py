@@ -87,7 +87,7 @@ def points() -> Iterator[Point]:
         compared = tuple(name for name in POLICIES if name not in CONSTANTS)
         yield Point("policies", f"β = {beta}", (f"data.dataset_size_std={beta}",), compared)
     yield Point("constants", "β = 300", ("data.dataset_size_std=300",), CONSTANTS)
-    for weight in (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000, 1_000_000):
+    for weight in (0.1, 1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000):
         yield Point("V", f"V = {weight}", (f"control.paper.energy_weight={weight}",), ("qccf",))
     for channels in (5, 10, 20):
         size = ("federation.num_clients=20", f"radio.num_channels={channels}")

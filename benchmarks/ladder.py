@@ -15,8 +15,8 @@ most energy also take longest: the paper's QCCF needs about 16 core-minutes to 7
 - A run ends after 120 rounds at the latest; a target that it has not reached by then is "not reached".
 - CIFAR-10, with standardised inputs, has targets of its own (`TASKS`), no changes alone and no variants. No
   pilot was run before these targets were chosen.
-- The order is: the paper's and `lean` with all their seeds, the variants of `lean` (`VARIANTS`), then the rungs between,
-  then changes alone. Changes that shorten runs are added first, which makes the rungs between cheap.
+- The order is: the paper's and `lean` with all their seeds, the variants of `lean` (`VARIANTS`), then the rungs
+  between, then changes alone. Changes that shorten runs are added first, which makes the rungs between cheap.
 - What receiving whole models and resting would cost is computed afterwards for every run, for the decisions as they
   were. A controller that is charged for rest ends its rounds a little earlier.
 No setting was chosen with these seeds: `benchmarks/lean_search.py` used others.

@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from benchmarks.decision_tables import claims_table, judgements, map_table, savings, tables, weights_table
+from benchmarks.decision_tables import (
+    best_constants,
+    claims_table,
+    front_table,
+    judgements,
+    map_table,
+    savings,
+    tables,
+    weights_table,
+)
 from benchmarks.decisions import CONSTANTS, POLICIES, points
 
 
@@ -80,3 +89,36 @@ def test_maps_show_the_points_that_are_recorded(recorded) -> None:
     assert lines[-1].startswith(f"| {point.label} | 3 of 3 | 35.")
     assert any("| V = 100 | 20 |" in line for line in weights_table(recorded, recorded["constants: β = 300"]))
     assert sum("cells" in line for line in tables(recorded)) > 3
+
+
+def test_two_constants_in_turns_have_any_error_between_theirs() -> None:
+    """Errors 9 and 1 at 1 J and 5 J: half of each has an error of 5 for 3 J. One that serves fewer is left out."""
+    errors, energies, served = [9.0, 1.0, 0.5], [1.0, 5.0, 2.0], [1.0, 1.0, 0.9]
+    columns = {
+        f"fixed-bits {k + 1}": {
+            "energy_j": [energies[k]] * 3,
+            "error": [errors[k]] * 3,
+            "participation": [served[k]] * 3,
+        }
+        for k in range(3)
+    }
+    columns["qccf"] = {"energy_j": [1.0] * 3, "error": [5.0, 20.0, 0.8], "participation": [1.0] * 3}
+    np.testing.assert_allclose(best_constants(columns, "qccf"), [3.0, 1.0, np.nan])
+    columns["qccf"]["participation"] = [0.9] * 3
+    np.testing.assert_allclose(best_constants(columns, "qccf")[2], 2.0 - 0.3 / 8.5, err_msg="mostly the third")
+
+
+def test_baselines_are_compared_at_their_own_error() -> None:
+    """QCCF takes 2 J at error 1 and 1 J at error 4, so 1.41 J at error 2, where the baseline takes 4 J."""
+    cells = 4
+    front = {
+        f"V: V = {weight}": {"qccf": {"energy_j": [energy] * cells, "error": [error] * cells}}
+        for weight, energy, error in ((1, 2.0, 1.0), (100, 1.0, 4.0))
+    }
+    noise = [0.0, 0.01, -0.01, 0.0]
+    other = {"energy_j": [4.0 + one for one in noise], "error": [2.0] * cells, "participation": [1.0] * cells}
+    lines = front_table({**front, "policies: β = 300": {"principle, paper": other}, "constants: β = 300": {}})
+    assert lines[-1].startswith("| principle, paper | 0 |"), "no constants, so no common cells"
+    lines = front_table({**front, "policies: β = 300": {"principle, paper": other}, "constants: β = 300": {"x": other}})
+    assert lines[-1].startswith("| principle, paper | 4 | +64.6 ± 0.1 |")
+    assert lines[-1].endswith("| holds |")

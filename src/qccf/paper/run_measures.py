@@ -7,6 +7,10 @@ from qccf.core.contracts import FloatArray
 from qccf.core.correlation import relation, relation_within_rounds
 from qccf.paper.families import Family, Setting, setting_of
 from qccf.rounds.run import Run
+from qccf.rounds.targets import reached_round, smoothed
+
+AVERAGED = 3
+"""Evaluations whose mean counts, because one is noisy."""
 
 TARGET = 0.95
 """The target accuracy of a seed, as a share of the best final accuracy that a policy reaches on this seed."""
@@ -14,8 +18,7 @@ TARGET = 0.95
 
 def rounds_to(run: Run, target: float) -> int | None:
     """The first round at which the mean of the last three evaluations reaches the target; None if there is none."""
-    reached = np.flatnonzero(smoothed(run.accuracy) >= target)
-    return int(reached[0]) + 1 if len(reached) else None
+    return reached_round(run.accuracy, target, AVERAGED)
 
 
 def target_accuracies(family: Family, setting: Setting) -> dict[int, float]:
@@ -53,15 +56,11 @@ def energy_saved(theirs: Run, ours: Run) -> float:
     return float(1.0 - ours.energy_j[-1] / theirs.energy_j[-1])
 
 
-def smoothed(accuracy: FloatArray) -> FloatArray:
-    """The mean of the last three rounds. A round without an evaluation takes the previous value, if there is one."""
-    held = accuracy[np.maximum.accumulate(np.where(np.isfinite(accuracy), np.arange(len(accuracy)), 0))]
-    return np.array([held[max(0, n - 2) : n + 1].mean() for n in range(len(held))])
-
-
 def last_third_gain(run: Run) -> float:
-    smooth = smoothed(run.accuracy)
-    return float(smooth[-1] - smooth[-max(1, len(smooth) // 3) - 1]) if len(smooth) > 3 else np.nan
+    """How much the smoothed accuracy rises over the last third of the evaluations."""
+    smooth = smoothed(run.accuracy, AVERAGED)
+    known = smooth[np.isfinite(smooth)]
+    return float(known[-1] - known[-max(1, len(known) // 3) - 1]) if len(known) > 1 else np.nan
 
 
 def relation_to_sizes(run: Run, name: str, *, varying_only: bool = False) -> float:
