@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import decisions
-from benchmarks.decision_tables import best_constant, energy_at_error, savings
+from benchmarks.decision_tables import best_constants, energy_at_error, savings
 from benchmarks.decisions import (
     POLICIES,
     Point,
@@ -99,7 +99,7 @@ def test_cells_are_computed_once_and_added(monkeypatch: pytest.MonkeyPatch, tmp_
     json.loads(file.read_text())
 
 
-def test_the_best_constant_is_the_cheapest_that_is_as_precise_and_serves_as_many() -> None:
+def test_the_best_constants_are_the_cheapest_that_are_as_precise_and_serve_as_many() -> None:
     """Cell 1: two bits are too coarse, three are the cheapest of the rest. Cell 2: none is precise enough."""
     columns = {
         "qccf": {"energy_j": [2.0, 2.0], "error": [1.0, 0.1], "participation": [0.5, 1.0]},
@@ -108,7 +108,7 @@ def test_the_best_constant_is_the_cheapest_that_is_as_precise_and_serves_as_many
         "fixed-bits 4": {"energy_j": [2.5, 4.0], "error": [0.5, 0.5], "participation": [0.4, 1.0]},
         "fixed-bits 5": {"energy_j": [5.0, None], "error": [0.2, None], "participation": [1.0, None]},
     }
-    energies = best_constant(columns, "qccf")
+    energies = best_constants(columns, "qccf")
     assert energies[0] == 3.0
     assert math.isnan(energies[1])
     assert savings(columns, "fixed-bits 3").mean == pytest.approx(1 / 3)
