@@ -85,8 +85,8 @@ def best_constants(columns: Columns, policy: str) -> np.ndarray:
 def policies_table(title: str, columns: Columns) -> list[str]:
     lines = [
         f"\n**{title}**, {cells_of(columns)} cells\n",
-        "| policy | energy (J) | QCCF saves (%) | late (%) | bits | bits ~ round | bits ~ D |",
-        "|---|---|---|---|---|---|---|",
+        "| policy | energy (J) | QCCF saves (%) | error bound | late (%) | bits | bits ~ round | bits ~ D |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name in columns:
         saved = "" if name == "qccf" else savings(columns, name).shown(".1f", 100.0)
@@ -99,6 +99,7 @@ def policies_table(title: str, columns: Columns) -> list[str]:
         cells = [
             estimate(column(columns, name, "energy_j")).shown(".2f"),
             saved,
+            estimate(column(columns, name, "error")).shown(".3g"),
             estimate(100.0 * column(columns, name, "late")).shown(".1f"),
             estimate(column(columns, name, "bits")).shown(".2f"),
             *correlations,
