@@ -27,6 +27,7 @@ def made_columns(saved: dict[str, float], cells: int = 20) -> dict:
             "energy_j": energy.tolist(), "error": [1.0] * cells, "participation": [1.0] * cells, "bits": [4.0] * cells,
             "late": [0.0] * cells, "bits_round": (0.9 + 0.01 * rng.normal(size=cells)).tolist(),
             "bits_size": (-0.5 + 0.05 * rng.normal(size=cells)).tolist(),
+            "last_bits": (5.0 + (name == "principle, paper") * np.linspace(0.9, 1.1, cells)).tolist(),
         }  # fmt: skip
     return columns
 
@@ -59,6 +60,9 @@ def test_claims_about_decisions_get_the_verdict_of_their_number(recorded) -> Non
     (row,) = [line for line in lines.splitlines() if "energy of qccf from β" in line]
     assert row.startswith("| same-size |")
     assert row.endswith("holds |"), "it is the same at both β"
+    assert "last bits of principle, paper minus qccf, β = 150 | more | +1.0" in lines
+    (row,) = [line for line in lines.splitlines() if "the least of the paper's five, β = 300" in line]
+    assert row.endswith("| 20 | refuted |"), "principle is cheaper"
 
 
 def test_every_claim_names_a_cause_and_no_number_is_judged_twice(recorded) -> None:
