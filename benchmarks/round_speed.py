@@ -2,8 +2,8 @@
 
 Run on an idle machine: python -m benchmarks.round_speed [--batches 400,40,20,10] [--rounds 2] [--repeats 3]
 
-Batches of 10 to 40 are for `lean`. "The faster framework" is the faster of Flower and pfl-research. The peers are
-installed into their own environments under --envs, which are kept. The work is in benchmarks/peers/work.py.
+Batches of 10 to 40 are for `lean`. "The fastest peer" is the fastest of plain PyTorch, Flower and pfl-research. The last
+two are installed into their own environments under --envs, which are kept. The work is in benchmarks/peers/work.py.
 """
 
 import argparse
@@ -67,11 +67,11 @@ def compared(commands: dict[str, list[str]], batch: int, repeats: int) -> list[s
             if "share_not_training" in answer:
                 shares[name].append(answer["share_not_training"])
             print(f"batch {batch}, repeat {repeat + 1}: {name}: {answer}", file=sys.stderr, flush=True)
-    peers = [median(seconds[name]) for name in (FLOWER, PFL) if name in seconds]
+    fastest = min(median(values) for name, values in seconds.items() if not name.startswith("qccf"))
     lines = []
     for name, values in seconds.items():
         share = f"{median(shares[name]):.1%}" if shares[name] else "–"
-        relative = f"{median(values) / min(peers):.2f} ×" if peers else "–"
+        relative = f"{median(values) / fastest:.2f} ×"
         lines.append(f"| {batch} | {name} | {median(values):.2f} | {min(values):.2f} | {relative} | {share} |")
     return lines
 
@@ -87,7 +87,7 @@ def main() -> None:
     options = parser.parse_args()
     installed = not options.no_peers
     commands = contestants(options.envs.absolute(), options.rounds, bf16=options.bf16, installed=installed)
-    print("| batch | contestant | median s per round | best | relative to the faster framework | not training |")
+    print("| batch | contestant | median s per round | best | relative to the fastest peer | not training |")
     print("|---|---|---|---|---|---|", flush=True)
     for batch in map(int, options.batches.split(",")):
         print("\n".join(compared(commands, batch, options.repeats)), flush=True)
