@@ -216,11 +216,11 @@ def read_record(file: Path | None) -> dict[str, Figures]:
 def energies(mine: Sequence[Figures], target: float, *, charged: bool = False) -> list[float | None]:
     """The energy that each seed took to a target, None where it was not reached; without runs that stopped below it.
 
-    With `charged` receiving and waiting are added.
+    With `charged` receiving and resting are added, and runs whose record lacks them are left out.
     """
     found: list[float | None] = []
     for one in mine:
-        if f"{target:g}" in one["targets"]:
+        if f"{target:g}" in one["targets"] and (not charged or "charges_mj" in one):
             cost = one["targets"][f"{target:g}"]
             extra_j = one["charges_mj"][cost["rounds"] - 1] / 1e3 if cost and charged else 0.0
             found.append(None if cost is None else cost["energy_j"] + extra_j)
@@ -276,7 +276,7 @@ def table(results: Results, task: Task = EMNIST) -> list[str]:
 
 def charges(mine: Mapping[int, Figures]) -> bool:
     """Whether the runs of a rung charge for receiving themselves."""
-    return any(not one["charges_mj"][-1] for one in mine.values())
+    return any("charges_mj" in one and not one["charges_mj"][-1] for one in mine.values())
 
 
 def share_shown(mine: Mapping[int, Figures], first: Mapping[int, Figures], task: Task, *, charged: bool) -> str:
