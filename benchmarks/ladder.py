@@ -292,8 +292,8 @@ def share_shown(mine: Mapping[int, Figures], first: Mapping[int, Figures], task:
 
 
 def figure(results: Results, task: Task = EMNIST) -> Chart:
-    """Energy to each target by rung."""
-    names = list(results)
+    """Energy to each target by rung, without those that charge for more than computing and uploading."""
+    names = [name for name, mine in results.items() if not charges(mine)]
     series = []
     for place, target in enumerate(task.targets):
         found = [energies(list(results[name].values()), target) for name in names]

@@ -118,7 +118,9 @@ def test_the_table_pairs_by_seed_and_says_what_was_not_reached() -> None:
     assert ratio(failed, results[FIRST], 0.75).count == 0, "not the mean of the lucky ones"
     assert shown([3.841, 5.41], 2) == "4626 ± 9968"
     assert shown([None], 5) == "not reached (1 of 5 run)"
-    chart = figure(results)
+    charged = {**figures(50.0, 60.0), "charges_mj": [0.0, 0.0]}
+    chart = figure({**results, "charged": {0: charged}})
+    assert chart.panels[0].categories == (FIRST, LAST)
     assert [series.name for series in chart.panels[0].series] == ["70 %", "75 %"]
 
 
