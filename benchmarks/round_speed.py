@@ -3,7 +3,8 @@
 Run on an idle machine: python -m benchmarks.round_speed [--batches 400,40,20,10] [--rounds 2] [--repeats 3]
 
 Batches of 10 to 40 are for `lean`. "The fastest peer" is the fastest of plain PyTorch, Flower and pfl-research. The
-last two are installed into their own environments under --envs, which are kept. The work is in benchmarks/peers/work.py.
+last two are installed into their own environments under --envs, which are kept. The work is in
+benchmarks/peers/work.py.
 """
 
 import argparse
