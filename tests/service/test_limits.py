@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 import time
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,9 +28,8 @@ def test_each_limit_is_refused_with_its_status(tmp_path: Path) -> None:
         served_app(Setup(tmp_path / "runs", limits=limits), tmp_path / "state") as address,
         httpx.Client(base_url=address, timeout=PATIENCE_S) as client,
     ):
-        host, port = address.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port))) as slow:
-            head = f"POST /v1/decide HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
+        with connected(address) as slow:
+            head = "POST /v1/decide HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
             slow.sendall(f"{head}content-length: 100\r\n\r\n{{".encode())
             assert slow.recv(100).startswith(b"HTTP/1.1 408 ")
         with client.stream("POST", "/v1/plan", json=long, headers=EVENTS) as first:
@@ -86,39 +86,55 @@ def begun_run(tmp_path: Path) -> Path:
     return folder
 
 
-def test_idle_connections_keep_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some send nothing, some half a header, some half a header after an answer."""
-    monkeypatch.setattr("qccf.service.connections.HEAD_S", 1.0)
-    monkeypatch.setattr("qccf.service.connections.MOST_PER_ADDRESS", 6)
-    with served_app(Setup(tmp_path / "runs"), tmp_path / "state") as address:
-        host, port = address.removeprefix("http://").split(":")
-        half = f"GET / HTTP/1.1\r\nhost: {host}\r\nx-".encode()
-        idle = [socket.create_connection((host, int(port)), timeout=PATIENCE_S) for _ in range(6)]
-        for one in idle[:3]:
-            one.sendall(half)
-        idle[3].sendall(half + b"a: b\r\n\r\n")
-        answered = idle[3].recv(200_000)
-        assert answered.startswith(b"HTTP/1.1 200 ")
-        idle[3].sendall(half)
-        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as more:
+def test_connections_beyond_the_limit_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qccf.service.connections.HEAD_S", PATIENCE_S)
+    monkeypatch.setattr("qccf.service.connections.MOST_PER_ADDRESS", 3)
+    with served_app(Setup(tmp_path / "runs"), tmp_path / "state") as address, ExitStack() as open_ones:
+        for _ in range(3):
+            open_ones.enter_context(connected(address))
+        with connected(address) as more:
             refused = b"".join(iter(lambda: more.recv(10_000), b"")).decode()
-        assert refused.startswith("HTTP/1.1 503 ")
-        for name, value in HEADERS.items():
-            assert f"{name}: {value}\r\n" in refused
-        assert json.loads(refused.partition("\r\n\r\n")[2]) == {
-            "detail": "6 connections are open, which is the limit: close some."
-        }
-        for one in idle:
-            while one.recv(200_000):  # the rest of an answer; then the service closes it
-                pass
-            one.close()
+    assert refused.startswith("HTTP/1.1 503 ")
+    for name, value in HEADERS.items():
+        assert f"{name}: {value}\r\n" in refused
+    assert json.loads(refused.partition("\r\n\r\n")[2]) == {
+        "detail": "3 connections are open, which is the limit: close some."
+    }
+
+
+def test_idle_connections_keep_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sends nothing, one half a header, one half a header after an answer. The service closes all three."""
+    monkeypatch.setattr("qccf.service.connections.HEAD_S", PATIENCE_S)
+    monkeypatch.setattr("qccf.service.connections.MOST_PER_ADDRESS", 3)
+    half = b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\nx-"
+    with served_app(Setup(tmp_path / "runs"), tmp_path / "state") as address:
+        with connected(address) as answered:
+            answered.sendall(half + b"a: b\r\n\r\n")
+            assert answered.recv(200_000).startswith(b"HTTP/1.1 200 ")
+            monkeypatch.setattr("qccf.service.connections.HEAD_S", 0.2)
+            with connected(address) as silent, connected(address) as slow:
+                answered.sendall(half)
+                slow.sendall(half)
+                for one in (silent, slow, answered):
+                    wait_until_closed(one)
         assert httpx.get(f"{address}/v1/options", timeout=PATIENCE_S).status_code == 200
+
+
+def connected(address: str) -> socket.socket:
+    host, port = address.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=PATIENCE_S)
+
+
+def wait_until_closed(connection: socket.socket) -> None:
+    """Reads what is left of an answer until the service closes the connection."""
+    with suppress(ConnectionError):  # a reset, if something was sent to a connection that was closed already
+        while connection.recv(200_000):
+            pass
 
 
 def test_what_is_not_http_is_refused_in_the_same_form(tmp_path: Path) -> None:
     with served_app(Setup(tmp_path / "runs"), tmp_path / "state") as address:
-        host, port = address.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as odd:
+        with connected(address) as odd:
             odd.sendall(b"\x16\x03\x01 hello\r\n\r\n")
             refused = b"".join(iter(lambda: odd.recv(10_000), b"")).decode()
         assert refused.startswith("HTTP/1.1 400 ")
