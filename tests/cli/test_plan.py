@@ -39,7 +39,9 @@ def test_the_plan_of_a_recorded_run_repeats_its_decisions(recorded: Path, capsys
 def test_beyond_the_last_recorded_round_values_are_held(recorded: Path, capsys) -> None:
     assert main(plan(recorded, "--rounds", "6")) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert f"4 rounds recorded in {recorded}; the last values are held after that." in shown
+    assert (
+        f"4 rounds recorded in {recorded}; after that the last values are held, and the loss goes on falling." in shown
+    )
 
 
 def test_a_folder_that_does_not_fit_is_refused_with_one_sentence(recorded: Path, capsys) -> None:

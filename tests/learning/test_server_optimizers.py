@@ -33,12 +33,6 @@ def test_fedavgm_keeps_a_share_of_its_last_step() -> None:
     assert rounds(FedAvgM(momentum=0.0), [2.0, -1.0]) == pytest.approx([3.0, 2.0])
 
 
-def test_the_steps_of_fedavgm_decay_from_round_to_round() -> None:
-    """v = 2, 0 and 3 as above; the steps are v, 0.5·v and 0.25·v."""
-    assert rounds(FedAvgM(momentum=0.5, decay=0.5), [2.0, -1.0, 3.0]) == pytest.approx([3.0, 3.0, 3.75])
-    assert "rate" not in FedAvgM(momentum=0.5).init(1), "checkpoints without decay stay as they were"
-
-
 def test_fedadam_by_hand() -> None:
     """τ = 0.1: v starts at 0.01. m = 0.2·2 = 0.4, v = 0.75·0.01 + 0.25·4 = 1.0075; then Δ = −1."""
     optimizer = FedAdam(learning_rate=0.5, first_decay=0.8, second_decay=0.75, adaptivity=0.1)

@@ -65,7 +65,7 @@ def test_beyond_its_last_round_a_recording_is_held(tmp_path: Path) -> None:
 
 
 def test_a_recorded_run_tells_what_was_known_in_each_round() -> None:
-    """Three rounds of two clients, the numbers of which are counted through."""
+    """Three rounds of two clients, the numbers of which are counted through. A loss that rises is held at the end."""
     count = np.arange(6.0)
     names = ("dataset_size", "gradient_norm_sq", "gradient_variance", "weight_range")
     known = {"upload_errors": np.stack([count, count + 0.5], axis=1), **dict.fromkeys(names, count)}
@@ -74,6 +74,19 @@ def test_a_recorded_run_tells_what_was_known_in_each_round() -> None:
         assert source.known(index).weight_ranges.tolist() == [first, first + 1.0]
         assert source.known(index).upload_errors.tolist() == [[first, first + 0.5], [first + 1.0, first + 1.5]]
         assert source.losses(index).tolist() == [10.0 * first, 10.0 * (first + 1.0)]
+
+
+@pytest.mark.parametrize(("codec", "ratio"), [("update", 16.0), ("model", 1.0)])
+def test_beyond_its_last_round_a_decaying_learning_rate_goes_on_decaying(codec: str, ratio: float) -> None:
+    run = simulate(
+        tiny_scenario("federation.rounds=3", "learning.decay=0.5", f"codec.name={codec}"), dataset=tiny_dataset()
+    )
+    source = RecordedStatistics(run)
+    last, later = source.known(2), source.known(4)
+    assert later.gradient_norms_sq == pytest.approx(last.gradient_norms_sq / 16.0)
+    assert later.gradient_variances == pytest.approx(last.gradient_variances / 16.0)
+    assert later.upload_errors == pytest.approx(last.upload_errors / ratio)
+    assert later.weight_ranges.tolist() == last.weight_ranges.tolist()
 
 
 def test_a_recording_that_does_not_fit_is_refused() -> None:

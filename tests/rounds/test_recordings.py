@@ -21,7 +21,7 @@ from qccf.rounds.recordings import (
     recording_words,
     write_recording,
 )
-from qccf.rounds.sources import BundledStatistics
+from qccf.rounds.sources import BundledStatistics, fall_of_loss
 from qccf.runtimes.planner import plan, planned_scenarios
 from qccf.settings.loading import load_scenario
 from qccf.settings.schema import DEFAULT_CODEC, RECORDINGS
@@ -98,6 +98,35 @@ def test_values_are_interpolated_between_stored_rounds_and_held_after_the_last()
     np.testing.assert_allclose(known.losses(0), recording.series["loss"][1])
     known.recording = replace(recording, rounds=10.0 * rounds)
     np.testing.assert_allclose(known.known(5).weight_ranges, (ranges[0] + ranges[1]) / 2.0)
+
+
+def test_after_its_last_round_the_loss_of_a_recording_goes_on_falling() -> None:
+    """As 8/n: what falls by half from round 4 to round 8 falls by half again to round 16."""
+    rounds = np.array([0.0, 4.0, 6.0, 8.0])
+    losses = 8.0 / np.maximum(rounds, 1.0)[:, None] * np.array([1.0, 3.0])
+    known = source()
+    series = {**known.recording.series, "loss": losses}
+    known.recording = replace(known.recording, rounds=rounds, series=series)
+    known._clients = np.array([0, 1])
+    assert known.losses(7) == pytest.approx([1.0, 3.0])
+    assert known.losses(15) == pytest.approx([0.5, 1.5])
+    assert fall_of_loss(rounds, losses[:, 0]) == pytest.approx(1.0)
+    assert fall_of_loss(rounds, losses[::-1, 0]) == 0.0, "a loss that rises is held"
+    assert fall_of_loss(rounds[:2], losses[:2, 0]) == 0.0, "one point has no slope"
+
+
+@pytest.mark.parametrize(("codec", "shrinks"), [("update", True), ("model", False)])
+def test_in_plans_updates_shrink_with_the_learning_rate(codec: str, shrinks: bool) -> None:
+    """What is known in round 4 was measured in round 3, at η·0.5³."""
+    usual, slower = (
+        source(f"codec.name={codec}", f"learning.decay={decay}", preset="femnist").known(4) for decay in (1.0, 0.5)
+    )
+    assert slower.gradient_norms_sq == pytest.approx(usual.gradient_norms_sq / 64.0)
+    assert slower.gradient_variances == pytest.approx(usual.gradient_variances / 64.0)
+    ratio = 64.0 if shrinks else 1.0
+    assert slower.upload_errors == pytest.approx(usual.upload_errors / ratio)
+    assert slower.error_scales == pytest.approx(usual.error_scales / ratio)
+    assert slower.weight_ranges.tolist() == usual.weight_ranges.tolist()
 
 
 def test_clients_repeat_and_sizes_and_errors_scale_with_the_parameters() -> None:
@@ -184,12 +213,15 @@ def test_the_recording_is_that_of_the_preset_or_the_model() -> None:
     assert "CIFAR-10 itself was not recorded" in words
     assert "mnist" in words
     scaled = recording_words(load_scenario("quick", ["learning.num_parameters=1000", "federation.rounds=50"]))
-    assert "recorded for 246,590 parameters; scaled; the last values are held after that" in scaled
+    assert (
+        "recorded for 246,590 parameters; scaled; after that the last values are held, and the loss goes on falling"
+        in scaled
+    )
     assert "scaled" not in recording_words(load_scenario("quick"))
     count = bundled_recording("quick").about["rounds"]
     for rounds, held in ((count, False), (count + 1, True)):
         words = recording_words(load_scenario("quick", [f"federation.rounds={rounds}"]))
-        assert ("the last values are held after that" in words) == held
+        assert ("after that the last values are held, and the loss goes on falling" in words) == held
     faster = recording_words(load_scenario("quick", ["learning.learning_rate=0.3"]))
     assert faster.endswith("errors of updates are scaled with the squares of learning rate and steps")
     assert "local steps" not in recording_words(load_scenario("quick"))

@@ -12,7 +12,7 @@ from qccf.core.errors import ConfigError, DataError
 from qccf.learning.datasets import load_dataset
 from qccf.learning.optimizers import optimizer_maker
 from qccf.learning.training import FlatModel, batches, local_update, probe
-from qccf.learning.transforms import Crop, Flip, Shift, Standardise
+from qccf.learning.transforms import Affine, Crop, Flip, Standardise
 from qccf.runtimes.simulator import simulate
 from tests.helpers.tiny import tiny_dataset, tiny_scenario
 
@@ -69,17 +69,57 @@ def test_flip_and_crop_move_pixels_and_lose_none_inside() -> None:
     cropped = Crop(tiny_dataset().train_images)(images, np.random.default_rng(1))
     assert cropped.shape == images.shape
     assert set(cropped[0].unique().tolist()) <= {0.0, *images[0].flatten().tolist()}
-    shifted = Shift(tiny_dataset().train_images)(images.repeat(50, 1, 1, 1), np.random.default_rng(1))
-    found = [(one[0] == images[k % 2, 0, 3, 4]).nonzero()[0].tolist() for k, one in enumerate(shifted)]
-    assert {tuple(place) for place in found} == {(y, x) for y in range(1, 6) for x in range(2, 7)}, (
-        "two pixels each way"
-    )
     with pytest.raises(ConfigError, match="for images only"):
         Flip(table(40).train_images)
 
 
+class Drawn:
+    """Stands for a generator: what `Affine` draws, in its order."""
+
+    def __init__(self, angle: float, scale: float, slant: float, move: tuple[float, float]) -> None:
+        self._values = iter((angle, scale, slant, move))
+
+    def uniform(self, low: float, high: float, size: object) -> np.ndarray:
+        value = np.asarray(next(self._values), dtype=float)
+        assert (low <= value).all()
+        assert (value <= high).all()
+        return np.broadcast_to(value, size)
+
+
+def centre(image: torch.Tensor) -> tuple[float, float]:
+    """Row and column of the centre of mass, from the centre of the image."""
+    rows, columns = (indices - indices.max() / 2.0 for indices in np.indices(image.shape))
+    mass = image.numpy() / image.numpy().sum()
+    return float((mass * rows).sum()), float((mass * columns).sum())
+
+
+def test_affine_turns_scales_slants_and_moves_about_the_centre() -> None:
+    affine = Affine(tiny_dataset().train_images)
+    dot = torch.zeros(1, 1, 28, 28)
+    dot[0, 0, 13:15, 19:21] = 1.0  # six columns right of the centre
+    assert torch.allclose(affine(dot, Drawn(0.0, 1.0, 0.0, (0.0, 0.0))), dot, atol=1e-5)
+    by_hand = {
+        (12.0, 1.0, 0.0, (0.0, 0.0)): (-6.0 * np.sin(np.deg2rad(12.0)), 6.0 * np.cos(np.deg2rad(12.0))),
+        (0.0, 1.12, 0.0, (0.0, 0.0)): (0.0, 6.72),
+        (0.0, 1.0, 0.15, (0.0, 0.0)): (0.0, 6.0),
+        (0.0, 1.0, 0.0, (2.0, -1.0)): (1.0, 4.0),
+    }
+    for drawn, place in by_hand.items():
+        assert centre(affine(dot, Drawn(*drawn))[0, 0]) == pytest.approx(place, abs=0.1)
+    below = dot.transpose(2, 3)  # six rows below the centre: a slant moves it left by 0.15 of that
+    assert centre(affine(below, Drawn(0.0, 1.0, 0.15, (0.0, 0.0)))[0, 0]) == pytest.approx((6.0, -0.9), abs=0.1)
+
+
+def test_affine_turns_images_that_are_not_square() -> None:
+    wide = torch.zeros(1, 1, 16, 64)
+    wide[0, 0, 7:9, 47:49] = 1.0  # sixteen columns right of the centre
+    turned = Affine(tiny_dataset().train_images)(wide, Drawn(12.0, 1.0, 0.0, (0.0, 0.0)))
+    expected = (-16.0 * np.sin(np.deg2rad(12.0)), 16.0 * np.cos(np.deg2rad(12.0)))
+    assert centre(turned[0, 0]) == pytest.approx(expected, abs=0.1)
+
+
 def test_random_transforms_are_for_training_only_and_follow_the_seed() -> None:
-    changed = "data.transform=['standardise', 'flip', 'crop']"
+    changed = "data.transform=['standardise', 'flip', 'crop', 'affine']"
     first, again = run(changed, "execution.workers=1"), run(changed, "execution.workers=3")
     assert first.weights.tobytes() == again.weights.tobytes()
     assert first.summary["test_loss"] == again.summary["test_loss"]

@@ -78,6 +78,31 @@ def test_constant_and_trace_statistics(tmp_path: Path) -> None:
     )
     assert bundled.known(0).weight_ranges[0] == 0.2
     assert bundled.known(99).weight_ranges[0] == 0.65
+    trained = StatisticsModel(load_scenario("femnist", ["statistics.model=trace", "statistics.trace=emnist"]), sizes)
+    losses = [trained.losses(n)[0] for n in (0, 99, 198, 396)]
+    assert losses[0] == 4.133
+    assert losses[1] == 0.199
+    assert losses[2] / losses[1] == pytest.approx(losses[3] / losses[2]), "it goes on falling by a power law"
+    assert losses[2] < 0.8 * losses[1]
+
+
+@pytest.mark.parametrize("loss", [0.199, 0.5, 1.0])
+def test_a_constant_loss_stays_constant_beyond_its_trace(loss: float, tmp_path: Path) -> None:
+    """A slope of rounding errors would let it fall a little, and principle compares losses."""
+    path = tmp_path / "trace.csv"
+    path.write_text("round,loss\n" + "".join(f"{n},{loss}\n" for n in range(20)))
+    traced = StatisticsModel(
+        load_scenario("quick", ["statistics.model=trace", f"statistics.trace={path}"]), np.full(10, 100.0)
+    )
+    assert set(traced.losses(500)) == {loss}
+
+
+def test_constant_gradients_shrink_with_the_learning_rate() -> None:
+    """What is known in round 3 was measured in round 2, at η·0.5²."""
+    decaying = StatisticsModel(load_scenario("quick", [*CONSTANT, "learning.decay=0.5"]), np.full(10, 100.0))
+    assert decaying.known(0).gradient_norms_sq == pytest.approx(decaying.known(1).gradient_norms_sq)
+    for name in ("gradient_norms_sq", "gradient_variances"):
+        assert getattr(decaying.known(3), name) == pytest.approx(getattr(decaying.known(0), name) / 16.0)
 
 
 @pytest.mark.parametrize(

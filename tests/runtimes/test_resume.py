@@ -53,7 +53,10 @@ def assert_same(first: Run, second: Run) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("policy", "codec"), [("qccf", "update+block+entropy"), ("principle", "model")])
+@pytest.mark.parametrize(
+    ("policy", "codec"),
+    [("qccf", "update+block+entropy"), pytest.param("principle", "model", marks=pytest.mark.long)],
+)
 def test_killed_at_random_moments_and_resumed(policy: str, codec: str, tmp_path: Path) -> None:
     reference = run_to_the_end(policy, None, f"codec.name={codec}")
     chance = random.Random(policy)
@@ -85,9 +88,7 @@ def test_the_number_of_workers_changes_nothing(workers: int) -> None:
     assert_same(run_to_the_end("qccf", None, f"execution.workers={workers}"), run_to_the_end("qccf"))
 
 
-@pytest.mark.parametrize(
-    "optimizer", [("fedavgm",), ("fedavgm", "server.fedavgm.decay=0.7"), ("fedadam",), ("fedyogi",)]
-)
+@pytest.mark.parametrize("optimizer", [("fedavgm",), ("fedavgm", "learning.decay=0.7"), ("fedadam",), ("fedyogi",)])
 def test_a_server_optimizer_resumes_with_its_state(optimizer: tuple[str, ...], tmp_path: Path) -> None:
     settings = (f"server.optimizer={optimizer[0]}", *optimizer[1:], "learning.batch_size=7")
     stopped_after(4, tmp_path, *settings)

@@ -13,6 +13,7 @@ import torch
 
 from examples.custom_codec import Signs
 from qccf.core.errors import ConfigError, InfeasibleError
+from qccf.learning.results import LocalResult
 from qccf.policies.registry import POLICIES
 from qccf.quantization.registry import CODECS
 from qccf.rounds.setup import with_counted_parameters
@@ -50,6 +51,25 @@ def test_an_empty_round_keeps_the_model_and_costs_nothing() -> None:
     scenario = tiny_scenario()
     with Clients(scenario, tiny_dataset(), build_world(scenario, 0).dataset_sizes, 0) as clients:
         np.testing.assert_array_equal(run.weights, clients.initial_weights())
+
+
+@pytest.mark.parametrize("optimizer", [(), ("learning.momentum=0.5",)])
+def test_a_learning_rate_that_decays(optimizer: tuple[str, ...]) -> None:
+    """In round 3 it is η·0.5³, and gradients are told in units of η, so that η·τ·|G| stays the length of an update."""
+
+    def trained(*settings: str) -> LocalResult:
+        scenario = tiny_scenario(*settings, *optimizer)
+        sizes = build_world(scenario, 0).dataset_sizes
+        with Clients(scenario, tiny_dataset(), sizes, 0) as clients:
+            start = clients.initial_weights()
+            return clients.train([1], start, 3, lambda _, result: result)[1]
+
+    decayed, same = trained("learning.learning_rate=0.08", "learning.decay=0.5"), trained("learning.learning_rate=0.01")
+    np.testing.assert_array_equal(decayed.weights, same.weights)
+    ours, theirs = decayed.statistics, same.statistics
+    assert ours.gradient_norm_sq == pytest.approx(theirs.gradient_norm_sq / 64.0)
+    assert ours.gradient_variance == pytest.approx(theirs.gradient_variance / 64.0)
+    assert (ours.loss, ours.weight_range) == (theirs.loss, theirs.weight_range)
 
 
 def test_lost_uploads_are_paid_for_and_not_aggregated() -> None:

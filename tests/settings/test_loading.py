@@ -113,6 +113,13 @@ def test_a_setting_of_the_form_that_does_not_run_is_refused(overrides: list[str]
         load_scenario("femnist", overrides)
 
 
+def test_the_papers_form_has_one_learning_rate() -> None:
+    """Its bound has one, and clients whose gradients shrink would not be worth their energy."""
+    with pytest.raises(ConfigError, match=r'learning.decay = 0.9 contradicts control.form = "paper"'):
+        load_scenario("femnist", ["control.form=paper", "codec.name=model", "learning.decay=0.9"])
+    assert load_scenario("femnist", ["learning.decay=0.9"]).learning.decay == 0.9
+
+
 def test_the_papers_form_has_one_power_for_all() -> None:
     with pytest.raises(ConfigError, match='power = "adapted" has no effect in form = "paper"'):
         scenario_from_dict({"control": {"form": "paper", "power": "adapted"}})

@@ -141,7 +141,9 @@ def _statistics_source(scenario: "Scenario", recorded: "Run | None") -> str:
     from qccf.rounds.recordings import recording_words
 
     if recorded is not None:
-        held = "; the last values are held after that" * (scenario.federation.rounds > recorded.num_rounds)
+        held = "; after that the last values are held, and the loss goes on falling" * (
+            scenario.federation.rounds > recorded.num_rounds
+        )
         return f"{recorded.num_rounds} rounds recorded in {recorded.folder}{held}"
     s = scenario.statistics
     if s.model == "recorded":

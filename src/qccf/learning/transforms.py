@@ -64,28 +64,40 @@ class Crop(_OfImages):
     """Each image is moved by up to 4 pixels in both directions; what comes in from outside is 0."""
 
     def __call__(self, batch: torch.Tensor, rng: np.random.Generator | None) -> torch.Tensor:
-        return _moved(batch, rng, 4)
+        assert rng is not None
+        height, width = batch.shape[2:]
+        padded = torch.nn.functional.pad(batch, [4] * 4)
+        corners = rng.integers(0, 9, (len(batch), 2))
+        pieces = [one[:, y : y + height, x : x + width] for one, (y, x) in zip(padded, corners, strict=True)]
+        return torch.stack(pieces)
 
 
-class Shift(_OfImages):
-    """As `Crop`, by up to 2 pixels: for characters that fill most of their image."""
+class Affine(_OfImages):
+    """Each image is turned by up to 12°, scaled by up to 12 %, slanted by up to 0.15 and moved by up to 2 pixels.
+
+    As characters differ between writers. Values between pixels are interpolated; what comes in from outside is 0.
+    """
 
     def __call__(self, batch: torch.Tensor, rng: np.random.Generator | None) -> torch.Tensor:
-        return _moved(batch, rng, 2)
-
-
-def _moved(batch: torch.Tensor, rng: np.random.Generator | None, most: int) -> torch.Tensor:
-    """Each image [channel, row, column] of a batch, moved by up to `most` pixels in both directions."""
-    assert rng is not None
-    height, width = batch.shape[2:]
-    padded = torch.nn.functional.pad(batch, [most] * 4)
-    corners = rng.integers(0, 2 * most + 1, (len(batch), 2))
-    pieces = [one[:, y : y + height, x : x + width] for one, (y, x) in zip(padded, corners, strict=True)]
-    return torch.stack(pieces)
+        assert rng is not None
+        count = len(batch)
+        angles, scales = np.deg2rad(rng.uniform(-12.0, 12.0, count)), rng.uniform(0.88, 1.12, count)
+        slants = rng.uniform(-0.15, 0.15, count)
+        height, width = batch.shape[2:]
+        # Where each pixel of the result comes from, in coordinates in which width and height are 2.
+        places = np.zeros((count, 2, 3), dtype=np.float32)
+        places[:, 0, 0] = places[:, 1, 1] = np.cos(angles) / scales
+        places[:, 1, 0] = np.sin(angles) / scales * width / height
+        places[:, 0, 1] = (slants - np.sin(angles) / scales) * height / width
+        places[:, :, 2] = rng.uniform(-2.0, 2.0, (count, 2)) * 2.0 / np.array([width, height])
+        moved = torch.from_numpy(places).to(batch.device)
+        grid = torch.nn.functional.affine_grid(moved, list(batch.shape), align_corners=False)
+        changed = torch.nn.functional.grid_sample(batch, grid, align_corners=False)
+        return changed.contiguous(memory_format=torch.channels_last)
 
 
 TRANSFORMS: Registry[Any] = Registry(
-    "transform", {"standardise": Standardise, "flip": Flip, "crop": Crop, "shift": Shift}, call="Class(train_inputs)"
+    "transform", {"standardise": Standardise, "flip": Flip, "crop": Crop, "affine": Affine}, call="Class(train_inputs)"
 )
 
 

@@ -132,7 +132,7 @@ def recording_words(scenario: Scenario) -> str:
     if scenario.learning.num_parameters != recording.num_parameters:
         words.append("scaled")
     if scenario.federation.rounds > about["rounds"]:
-        words.append("the last values are held after that")
+        words.append("after that the last values are held, and the loss goes on falling")
     steps = scenario.learning.steps(scenario.data.dataset_size_mean)
     recorded_steps = load_scenario(about["preset"]).learning.steps(about["samples_per_client"])
     if steps != recorded_steps:

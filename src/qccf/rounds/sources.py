@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from qccf.settings.schema import BUNDLED_TRACES, PAPERS_CODEC, Scenario
 
 TRACE_COLUMNS = ("gradient_norm_sq", "gradient_variance", "weight_range", "loss")
 TRACE_LIMIT = 1e6
+LEAST_FALL = 1e-9
+"""A loss that falls by less than this power of the round is constant up to rounding."""
 
 
 class _WithoutTraining:
@@ -55,6 +58,26 @@ class _WithoutTraining:
         return np.nan, np.nan
 
 
+def shrunk_gradients(decay: float, round_index: int) -> float:
+    """The factor of squared gradients that are known in a round, in units of the first learning rate: they were
+    measured in the round before."""
+    return float(decay ** (2 * max(round_index - 1, 0)))
+
+
+def fall_of_loss(rounds: FloatArray, losses: FloatArray) -> float:
+    """a ≥ 0 of the power law loss ~ round^-a, fitted to the second half of a training's mean losses."""
+    late = (rounds >= rounds[-1] / 2.0) & (rounds > 0.0) & (losses > 0.0)
+    if late.sum() < 2:
+        return 0.0
+    fall = -float(np.polyfit(np.log(rounds[late]), np.log(losses[late]), 1)[0])
+    return fall if fall > LEAST_FALL else 0.0
+
+
+def continued(last: FloatArray, last_round: float, round_index: float, fall: float) -> FloatArray:
+    """Losses beyond the last round that is known: they go on falling by the same power law."""
+    return last * (last_round / round_index) ** fall if round_index > last_round > 0.0 else last
+
+
 def _upload(after: Statistics, losses: FloatArray, client: int, size_bits: float) -> Upload:
     statistics = LocalStatistics(
         float(after.gradient_norms_sq[client]),
@@ -75,7 +98,8 @@ class StatisticsModel(_WithoutTraining):
 
     A trace is CSV with a `round` column, any of `gradient_norm_sq`, `gradient_variance`, `weight_range` and `loss`, and
     optionally `client`. A row holds what is known at the start of its round. Values are interpolated between the
-    rounds of the trace and held beyond them; a missing column is constant.
+    rounds of the trace and held beyond them, except that the loss goes on falling; a missing column is constant.
+    Gradients are those at one learning rate: where it decays, they are told in units of the first, as clients do.
     """
 
     def __init__(self, scenario: Scenario, dataset_sizes: FloatArray) -> None:
@@ -83,13 +107,14 @@ class StatisticsModel(_WithoutTraining):
         self._constants = {name: getattr(s, name) for name in TRACE_COLUMNS}
         self._sizes = dataset_sizes
         self._series = read_trace(s.trace, len(dataset_sizes)) if s.model == "trace" else {}
+        self._decay = scenario.learning.decay
 
     def known(self, round_index: int) -> Statistics:
-        values = self._values(round_index)
+        values, shrunk = self._values(round_index), shrunk_gradients(self._decay, round_index)
         return Statistics(
             dataset_sizes=self._sizes,
-            gradient_norms_sq=values["gradient_norm_sq"],
-            gradient_variances=values["gradient_variance"],
+            gradient_norms_sq=values["gradient_norm_sq"] * shrunk,
+            gradient_variances=values["gradient_variance"] * shrunk,
             weight_ranges=values["weight_range"],
         )
 
@@ -99,44 +124,52 @@ class StatisticsModel(_WithoutTraining):
     def _values(self, round_index: int) -> dict[str, FloatArray]:
         values = {name: np.full(len(self._sizes), value) for name, value in self._constants.items()}
         for (name, client), (rounds, series) in self._series.items():
-            value = np.interp(round_index, rounds, series)
+            value = np.asarray(np.interp(round_index, rounds, series))
+            if name == "loss":
+                value = continued(value, rounds[-1], round_index, fall_of_loss(rounds, series))
             values[name][slice(None) if client is None else client] = value
         return values
 
 
 class BundledStatistics(_WithoutTraining):
-    """What a short real training measured, from a recording that comes with the package.
+    """What a real training measured, from a recording that comes with the package, or from another one.
 
-    Values are interpolated between the rounds of the recording and held after the last. Clients take those of the
-    recorded clients in turn. Sizes and errors are scaled to the number of parameters. The server knows sizes with the
-    codec's safety margin; what is sent has the size without it.
+    Values are interpolated between the rounds of the recording and held after the last, except that the loss goes on
+    falling. Clients take those of the recorded clients in turn. Sizes and errors are scaled to the number of
+    parameters. The server knows sizes with the codec's safety margin; what is sent has the size without it.
     """
 
-    def __init__(self, scenario: Scenario, dataset_sizes: FloatArray) -> None:
-        self.recording = bundled_recording(recording_name(scenario))
+    def __init__(self, scenario: Scenario, dataset_sizes: FloatArray, recording: Recording | None = None) -> None:
+        self.recording = recording or bundled_recording(recording_name(scenario))
         self._codec = priced_tables(self.recording, scenario)
         self._sizes = dataset_sizes
         self._clients = np.arange(len(dataset_sizes)) % self.recording.num_clients
+        self._relative = build_codec(scenario.codec.name, 2, [2]).relative
         self._scale = scenario.learning.num_parameters / self.recording.num_parameters
-        if build_codec(scenario.codec.name, 2, [2]).relative:
+        if self._relative:
             self._scale *= update_scale(self.recording, scenario)
         self._num_parameters = scenario.learning.num_parameters
+        self._decay = scenario.learning.decay
         self._margin = scenario.codec.safety_margin
 
     def known(self, round_index: int) -> Statistics:
         series, sizes_bits = self.recording.series, self._sizes_bits(round_index)
+        shrunk = shrunk_gradients(self._decay, round_index)
+        scale = self._scale * (shrunk if self._relative else 1.0)
         return Statistics(
             dataset_sizes=self._sizes,
-            gradient_norms_sq=self._at(series["gradient_norm_sq"], round_index),
-            gradient_variances=self._at(series["gradient_variance"], round_index),
+            gradient_norms_sq=self._at(series["gradient_norm_sq"], round_index) * shrunk,
+            gradient_variances=self._at(series["gradient_variance"], round_index) * shrunk,
             weight_ranges=self._at(series["weight_range"], round_index),
-            error_scales=self._at(self._codec.error_scales, round_index) * self._scale,
+            error_scales=self._at(self._codec.error_scales, round_index) * scale,
             upload_bits=None if sizes_bits is None else sizes_bits * (1.0 + self._margin),
-            upload_errors=self._at(self._codec.errors, round_index) * self._scale,
+            upload_errors=self._at(self._codec.errors, round_index) * scale,
         )
 
     def losses(self, round_index: int) -> FloatArray:
-        return self._at(self.recording.series["loss"], round_index + 1)
+        rounds, losses = self.recording.rounds, self.recording.series["loss"]
+        fall = fall_of_loss(rounds, losses.mean(axis=1))
+        return continued(self._at(losses, round_index + 1), rounds[-1], round_index + 1, fall)
 
     def sizes_bits(self, round_index: int, decision: Decision) -> FloatArray:
         table = self._sizes_bits(round_index + 1)
@@ -193,7 +226,8 @@ def statistics_source(scenario: Scenario, dataset_sizes: FloatArray) -> "Statist
 class RecordedStatistics(_WithoutTraining):
     """What a training run measured. A client that sat out in the recording keeps its last values.
 
-    Beyond the last recorded round the last values are held. The recorded sizes include the safety margin.
+    Beyond the last recorded round the last values are held, except that the loss goes on falling and that gradients
+    and updates shrink with a learning rate that decays. The recorded sizes include the safety margin.
     """
 
     def __init__(self, run: Run) -> None:
@@ -204,16 +238,39 @@ class RecordedStatistics(_WithoutTraining):
             name: column.reshape(run.num_rounds, -1, *column.shape[1:])
             for name, column in run.statistics_columns.items()
         }
+        self._decay = run.scenario.learning.decay
+        self._relative = build_codec(run.scenario.codec.name, 2, [2]).relative
         self._losses = run.by_round("loss").astype(float)
+        self._fall = fall_of_loss(np.arange(1.0, run.num_rounds + 1.0), _means(self._losses))
 
     def known(self, round_index: int) -> Statistics:
         at = min(round_index, self._rounds - 1)
-        return Statistics(
+        known = Statistics(
             **{field: self._columns[name][at] for name, field in STATISTICS.items() if name in self._columns}
+        )
+        return known if round_index == at or self._decay == 1.0 else self._shrunk(known, round_index - at)
+
+    def _shrunk(self, known: Statistics, rounds: int) -> Statistics:
+        """The last known statistics after some more rounds of a learning rate that decays."""
+        factor = self._decay ** (2 * rounds)
+        of_updates = factor if self._relative else 1.0
+        return replace(
+            known,
+            gradient_norms_sq=known.gradient_norms_sq * factor,
+            gradient_variances=known.gradient_variances * factor,
+            error_scales=None if known.error_scales is None else known.error_scales * of_updates,
+            upload_errors=None if known.upload_errors is None else known.upload_errors * of_updates,
         )
 
     def losses(self, round_index: int) -> FloatArray:
-        return np.asarray(self._losses[min(round_index, self._rounds - 1)])
+        last = np.asarray(self._losses[min(round_index, self._rounds - 1)])
+        return continued(last, self._rounds, round_index + 1, self._fall)
+
+
+def _means(losses: FloatArray) -> FloatArray:
+    """The mean loss of each round over the clients that measured one; 0 where nobody did."""
+    counts = np.isfinite(losses).sum(axis=1)
+    return np.nansum(losses, axis=1) / np.maximum(counts, 1)
 
 
 def check_statistics(scenario: Scenario, codec: Codec) -> None:

@@ -44,6 +44,20 @@ EVALUATION_BATCH = 500
 """Fixed, so that sums do not depend on the number of workers."""
 
 
+def with_scaled_gradients(result: LocalResult, factor: float) -> LocalResult:
+    """Gradients in units of the first learning rate, so that η·τ times their norm is the length of the update in every
+    round. That length is what the controller, clipping and health use."""
+    if factor == 1.0:
+        return result
+    known = result.statistics
+    scaled = replace(
+        known,
+        gradient_norm_sq=factor**2 * known.gradient_norm_sq,
+        gradient_variance=factor**2 * known.gradient_variance,
+    )
+    return replace(result, statistics=scaled)
+
+
 class Clients:
     """Trains, probes and evaluates. Use it as a context manager: inside, PyTorch computes each operation on one thread;
     afterwards the threads have ended and PyTorch's number of threads is what it was."""
@@ -78,12 +92,6 @@ class Clients:
         learning = scenario.learning
         self._loss = build_loss(learning.loss, learning.loss_options)
         self._transforms = build_transforms(scenario.data.transform, dataset.train_images)
-        self._make_optimizer = optimizer_maker(
-            learning.optimizer,
-            learning_rate=learning.learning_rate,
-            momentum=learning.momentum,
-            weight_decay=learning.weight_decay,
-        )
         self._models: queue.SimpleQueue[FlatModel] = queue.SimpleQueue()
         for _ in range(self.workers):
             self._models.put(self._fresh_model())
@@ -139,6 +147,11 @@ class Clients:
         then: Callable[[int, LocalResult], T],
     ) -> dict[int, T]:
         learning = self.scenario.learning
+        factor = learning.decay ** name[1] if len(name) > 1 else 1.0
+        rate = learning.learning_rate * factor
+        make_optimizer = optimizer_maker(
+            learning.optimizer, learning_rate=rate, momentum=learning.momentum, weight_decay=learning.weight_decay
+        )
 
         def trained(model: FlatModel, client: int) -> LocalResult:
             share = self.shares[client]
@@ -155,11 +168,12 @@ class Clients:
                     local_updates=learning.local_updates,
                     local_epochs=learning.local_epochs,
                     batch_size=learning.batch_size,
-                    learning_rate=learning.learning_rate,
+                    learning_rate=rate,
                     rng=stream(self.seed, name[0], client, *name[1:]),
                     transform_rng=stream(self.seed, "transform", name[0], client, *name[1:]),
-                    make_optimizer=self._make_optimizer,
+                    make_optimizer=make_optimizer,
                 )
+            result = with_scaled_gradients(result, factor)
             if client not in self.attackers:
                 return result
             changed = self._attack.result(result, weights, stream(self.seed, "attack", name[0], client, *name[1:]))

@@ -83,15 +83,21 @@ class TrainedUploads:
             np.flatnonzero(opened.to_train),
             weights,
             state.round_index,
-            lambda client, result: uplink.encode(
-                self._rules.codec,
-                self._private(client, result, weights, "batches", state.round_index),
-                weights,
-                uplink.instructed_bits(opened.decision, client),
-                client=client,
-                round_index=state.round_index,
-                seed=self._rules.seed,
-            ),
+            lambda client, result: self.encoded(client, result, weights, state.round_index, opened),
+        )
+
+    def encoded(
+        self, client: int, result: LocalResult, received: Flat, round_index: int, opened: OpenRound
+    ) -> uplink.Upload:
+        """What a client sends of its training, with the bits that it was told to use."""
+        return uplink.encode(
+            self._rules.codec,
+            self._private(client, result, received, "batches", round_index),
+            received,
+            uplink.instructed_bits(opened.decision, client),
+            client=client,
+            round_index=round_index,
+            seed=self._rules.seed,
         )
 
     def _private(self, client: int, result: LocalResult, received: Flat, *name: str | int) -> LocalResult:

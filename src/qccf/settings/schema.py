@@ -28,7 +28,7 @@ from qccf.wireless.radio import Radio
 PAPERS_CODEC = "model"
 RECORDINGS = ("femnist", "cifar10", "quick", "iot")
 """Recordings of real training that come with the package."""
-BUNDLED_TRACES = ("growing-weights",)
+BUNDLED_TRACES = ("growing-weights", "emnist")
 """Traces of statistics that come with the package."""
 DEFAULT_CODEC = "update+entropy"
 """It uses the least energy at the same accuracy; see `docs/results.md`."""
@@ -47,7 +47,7 @@ class DataSection(Section):
 
     dataset: str = key("handwriting", "dataset to train on: a name of `qccf data list`, or your own as module:callable")
     options: dict[str, Any] = key({}, "options passed to a dataset of your own")
-    transform: list[str] = key([], "what is done to a batch, in this order: standardise, flip, crop, shift")
+    transform: list[str] = key([], "what is done to a batch, in this order: standardise, flip, crop, affine")
     fallbacks: list[str] = key([], "datasets to use, in this order, where `dataset` is not available")
     partition: Literal["writer", "dirichlet", "iid"] = key("dirichlet", "how samples are dealt to clients")
     dirichlet_alpha: float = key(0.5, "concentration of the label mixture per client (dirichlet)", gt=0, le=1e6)
@@ -127,6 +127,7 @@ class LearningSection(Section):
     )
     local_epochs: int = key(2, "local epochs per round, τ_e", ge=1, le=10_000)
     learning_rate: float = key(0.1, "learning rate, η", gt=0, le=10)
+    decay: float = key(1.0, "factor of the learning rate from one round to the next; 1 keeps it", gt=0, le=1)
     loss: str = key("cross-entropy", "loss: cross-entropy, or your own as module:callable")
     loss_options: dict[str, Any] = key({}, "options passed to the loss, such as label_smoothing of cross-entropy")
     optimizer: str = key("sgd", "local optimizer, fresh in each round: sgd, adamw, or your own as module:callable")
@@ -288,6 +289,11 @@ class _Base(Section):
         control: Any = getattr(self, "control")  # noqa: B009
         if control.form != "paper":
             return self
+        if self.learning.decay < 1.0:
+            raise ValueError(
+                f'learning.decay = {self.learning.decay:g} contradicts control.form = "paper", whose bound is for one '
+                'learning rate: use decay = 1, or form = "scale-free"'
+            )
         bound.require_valid_bound(
             learning_rate=self.learning.learning_rate,
             smoothness=self.learning.smoothness,

@@ -104,6 +104,7 @@ def test_an_unregistered_node_is_refused(federation: Loopback, tmp_path: Path) -
         assert reason in federation.log_text(name)
 
 
+@pytest.mark.long
 def test_a_killed_server_resumes_from_its_checkpoint(
     federation: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,6 +137,7 @@ def test_a_killed_server_resumes_from_its_checkpoint(
     np.testing.assert_array_equal(*last)
 
 
+@pytest.mark.long
 def test_the_rate_of_a_throttled_upload_over_a_slow_link_is_measured(federation: Loopback, tmp_path: Path) -> None:
     """Both clients are throttled to their simulated rates, and node 0 is behind a link of 64 kbit/s.
 

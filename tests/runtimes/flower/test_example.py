@@ -31,6 +31,7 @@ def test_it_is_short() -> None:
     assert len(lines) < 60
 
 
+@pytest.mark.long
 @pytest.mark.deployment
 def test_a_federation_with_tls_and_keys() -> None:
     """The ready app in a deployment, without changes."""
