@@ -8,7 +8,8 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from qccf.core.intervals import Estimate, estimate
-from qccf.paper.claims import CAUSES, CLAIMS, Judged, judge
+from qccf.paper import claims
+from qccf.paper.claims import CAUSES, CLAIMS, Judged, cause_of, judge
 from qccf.paper.diagnosis import evidence, not_confirmed, read_notes
 from qccf.paper.families import Family, families, setting_of
 from qccf.paper.run_measures import energy_saved_to_target, rounds_ahead, rounds_to, target_accuracies
@@ -356,6 +357,35 @@ def test_claims_about_accuracy_are_not_judged_where_too_little_was_learned() -> 
     assert judged["least-energy"].verdict == "holds", "energy needs no accuracy"
     assert judged["weights"].verdict == "holds in part"
     assert "70%" not in judged["weights"].why
+
+
+def test_a_comparison_of_energy_rests_on_the_baseline_whatever_claim_it_is_part_of() -> None:
+    assert cause_of("energy", "principle, paper") == "principle"
+    assert cause_of("energy", "same-size") == "same-size"
+    assert cause_of("energy", "channel-allocate") == "energy"
+    assert cause_of("learning", "principle") == "learning"
+    assert cause_of("same-size", "principle") == "principle", "energy over β"
+
+
+def test_numbers_are_adjusted_with_those_of_their_own_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Least energy against principle, and principle's energy over β, are tested beside principle's other numbers."""
+    groups = []
+
+    def adjusted(found: list) -> list:
+        groups.append(found)
+        return adjusted_chances(found)
+
+    monkeypatch.setattr(claims, "adjusted_chances", adjusted)
+    judged = verdicts(made_family(AS_CLAIMED))
+    sizes = dict(zip(CAUSES, map(len, groups), strict=True))
+    numbers = [(one.claim, f, m) for one in judged.values() for f in one.findings for m in f.measures]
+    assert sum(sizes.values()) == len(numbers)
+    of_claims = [m for claim, _, m in numbers if claim.cause == "principle"]
+    least = [m for claim, _, m in numbers if claim.cause == "energy" and m.against == "principle"]
+    over_beta = [m for claim, f, m in numbers if claim.cause == "same-size" and f.part == "principle"]
+    assert least
+    assert over_beta
+    assert sizes["principle"] == len(of_claims) + len(least) + len(over_beta)
 
 
 def test_every_claim_rests_on_a_cause_and_says_why(as_claimed, reversed_world) -> None:

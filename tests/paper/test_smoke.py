@@ -20,7 +20,7 @@ def start(out: Path) -> "subprocess.Popen[str]":
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_smoke_reproduction_is_interrupted_and_resumed(tmp_path: Path) -> None:
     first = start(tmp_path)
     lines = []

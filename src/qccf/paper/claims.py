@@ -1,12 +1,12 @@
 """The claims of the paper as data, and their verdicts.
 
-Each claim has a function that returns one finding per part of the claim (`qccf.paper.findings`). Claims that rest on
-one cause are a group: their numbers are tested together, and a reader sees that one choice decides them all.
+Each claim has a function that returns one finding per part of the claim (`qccf.paper.findings`). Numbers that rest on
+one cause are a group: they are tested together, and a reader sees that one choice decides them all.
 
 Paper: Section VI and the contributions in Section I.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -30,7 +30,10 @@ CAUSES = {
     "learning": "What bits and V do to learning",
     "bits": "What bits follow",
 }
-"""What claims rest on. One cause decides all claims of its group."""
+"""What claims rest on. One cause decides all numbers of its group."""
+
+OF_ENERGY = ("energy", "same-size")
+"""The causes of claims that compare energies."""
 
 
 @dataclass(frozen=True)
@@ -114,30 +117,50 @@ def judge(family: Family) -> list[Judged]:
     judged = replace(family, records=tuple(finished))
     found = {claim.key: tuple(claim.measure(judged)) or missing for claim in CLAIMS}
     reason = too_little_learned(judged)
-    for cause in CAUSES:
-        keys = [claim.key for claim in CLAIMS if claim.cause == cause]
-        found |= dict(zip(keys, answered([found[key] for key in keys], learned=not reason), strict=True))
+    found = answered(found, learned=not reason)
     return [
         Judged(claim, judged, found[claim.key], reason if all(one.about_accuracy for one in found[claim.key]) else "")
         for claim in CLAIMS
     ]
 
 
-def answered(claims: Sequence[tuple[Finding, ...]], *, learned: bool) -> list[tuple[Finding, ...]]:
-    """The findings of a group of claims with the answers on their numbers, tested together."""
-    judged = [m for claim in claims for one in claim if learned or not one.about_accuracy for m in one.measures]
-    adjusted = iter(adjusted_chances([chances(m.estimate, m.rule, m.quantity.margin) for m in judged]))
-    return [
-        tuple(
-            replace(
-                one, measures=tuple(replace(m, answer=answer(m.estimate, m.rule, next(adjusted))) for m in one.measures)
-            )
+def cause_of(own: str, rival: str) -> str:
+    """What a number rests on: energies of same-size or principle, or compared with theirs, rest on that baseline; any
+    other number rests on the cause of its claim."""
+    baseline = rival.partition(",")[0]
+    return baseline if own in OF_ENERGY and baseline in CAUSES else own
+
+
+def number_cause(claim: Claim, finding: Finding, measure: Measure) -> str:
+    """What a number of a claim rests on."""
+    return cause_of(claim.cause, measure.against or finding.part)
+
+
+def answered(found: Mapping[str, tuple[Finding, ...]], *, learned: bool) -> dict[str, tuple[Finding, ...]]:
+    """The findings of all claims with the answers on their numbers; the numbers of one cause are tested together."""
+    numbers = [
+        (number_cause(claim, one, m), m)
+        for claim in CLAIMS
+        for one in found[claim.key]
+        if learned or not one.about_accuracy
+        for m in one.measures
+    ]
+    answers: dict[int, Answer] = {}
+    for cause in CAUSES:
+        mine = [(place, m) for place, (rests_on, m) in enumerate(numbers) if rests_on == cause]
+        adjusted = adjusted_chances([chances(m.estimate, m.rule, m.quantity.margin) for _, m in mine])
+        for (place, m), tests in zip(mine, adjusted, strict=True):
+            answers[place] = answer(m.estimate, m.rule, tests)
+    in_order = iter(answers[place] for place in range(len(numbers)))
+    return {
+        claim.key: tuple(
+            replace(one, measures=tuple(replace(m, answer=next(in_order)) for m in one.measures))
             if learned or not one.about_accuracy
             else replace(one, refuted=False)
-            for one in claim
+            for one in found[claim.key]
         )
-        for claim in claims
-    ]
+        for claim in CLAIMS
+    }
 
 
 def too_little_learned(family: Family) -> str:

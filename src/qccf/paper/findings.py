@@ -1,8 +1,8 @@
 """Measures the claims of the paper on our runs: one finding per part of a claim.
 
-One of the rules in `qccf.paper.verdicts` judges each number, together with the other numbers of its group of claims
-(`qccf.paper.claims.judge`). Every number is measured per seed (a seed determines the cell, its fading and its data).
-Where two runs are compared, the number is their difference on the same seed.
+One of the rules in `qccf.paper.verdicts` judges each number, together with the other numbers that rest on the
+same cause (`qccf.paper.claims.judge`). Every number is measured per seed (a seed determines the cell, its fading and
+its data). Where two runs are compared, the number is their difference on the same seed.
 """
 
 from collections.abc import Callable

@@ -179,11 +179,14 @@ class _WatchedPolicy:
 
 
 def study_jobs(seeds: int, rounds: int, studies: Path, *, brief: bool) -> list[SavingsStudy | SolverStudy]:
-    """Both studies on the first task with all its data, θ_max growing as in training; `brief` for a smoke test."""
+    """Both studies on the first task with all its data and the statistics of a training on EMNIST.
+
+    `brief` is for a smoke test.
+    """
     base = [
         f"federation.rounds={rounds}",
         "statistics.model=trace",
-        "statistics.trace=growing-weights",
+        "statistics.trace=emnist",
         "control.form=paper",
         f"codec.name={PAPERS_CODEC}",
     ]

@@ -1,8 +1,8 @@
 """Rules that turn numbers into verdicts. They were fixed before the runs and favour no side.
 
 Each number is a mean over seeds; `margin` is a change that is too small to matter. A number is settled by tests that
-are significant at 5 % after Holm's method has allowed for all tests of its group of claims. With fewer than two seeds
-there is no test. The page shows `RULES`.
+are significant at 5 % after Holm's method has allowed for all tests that rest on the same cause. With fewer than two
+seeds there is no test. The page shows `RULES`.
 """
 
 from collections.abc import Collection, Mapping
@@ -29,7 +29,7 @@ RULES: dict[str, str] = {
     "measurable: there is no interval, or the run without quantization learned less than was required before the runs.",
     "a claim": "Holds if all its parts hold; in part if some do. If none does: refuted if a part is refuted, tie if "
     "all measured parts tie, else not settled.",
-    "several tests": "Claims that rest on one cause are one group. Holm's method adjusts all tests of a group on one "
+    "several tests": "Numbers that rest on one cause are one group. Holm's method adjusts all tests of a group on one "
     "dataset together, so that 5 % is the chance of a single false answer in the group.",
 }
 

@@ -22,7 +22,7 @@ def charts() -> dict[str, Chart]:
 
 
 def test_the_papers_figures_are_there(charts: dict[str, Chart]) -> None:
-    assert list(charts) == ["weights-x", "policies-x", "efficiency-x", "bits-x", "lost-x"]
+    assert list(charts) == ["weights-x", "policies-x", "efficiency-x", "time-x", "bits-x", "lost-x"]
     assert [panel.title for panel in charts["policies-x"].panels] == [
         "(a) Accuracy, β = 150", "(b) Energy, β = 150", "(c) Accuracy, β = 300", "(d) Energy, β = 300",
     ]  # fmt: skip
@@ -52,6 +52,11 @@ def test_other_values_of_v_stand_beside_the_other_policies(charts: dict[str, Cha
     assert points.x == [energies[k] for k in (0, 1, 3, 4)]
     assert points.y == [accuracies[k] for k in (0, 1, 3, 4)]
     assert {series.name for series in wide.series} == set(PAPERS_POLICIES)
+    in_time = charts["time-x"].curve_panels[0]
+    assert {series.name for series in in_time.series} == set(PAPERS_POLICIES)
+    assert in_time.x_label == "simulated time (s)"
+    assert in_time.series[0].y == narrow.series[0].y
+    assert list(in_time.series[0].x) != list(narrow.series[0].x)
 
 
 def test_nan_is_null_on_the_page_and_empty_in_the_table() -> None:

@@ -115,3 +115,14 @@ def test_the_legend_of_a_cell_covers_nothing():
     assert len(axes.get_legend().get_texts()) == 5
     for other in (axes.get_window_extent(), axes.xaxis.label.get_window_extent(), colours.get_tightbbox()):
         assert not legend.overlaps(other)
+
+
+@pytest.mark.parametrize(("ratio", "plain"), [(25.0, True), (1e5, False)])
+def test_a_short_logarithmic_axis_has_ticks_at_one_two_and_five(ratio: float, plain: bool) -> None:
+    x = 0.02 * np.geomspace(1.0, ratio, 20)
+    chart = Chart("key", "", "", (Panel("p", "x", "y", (Series("a", x, x, "#0072B2", "o"),), x_log=True),))
+    figure = draw(chart)
+    figure.canvas.draw()
+    words = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    assert ({"0.02", "0.05", "0.1", "0.2", "0.5"} <= set(words)) == plain
+    assert not any(label.get_text() for label in figure.axes[0].get_xticklabels(minor=True))

@@ -81,6 +81,11 @@ def accuracy_over_energy(groups: Groups, styles: Styles) -> tuple[Series, ...]:
     return accuracy_over(lambda run: run.energy_j, groups, styles)
 
 
+def accuracy_over_time(groups: Groups, styles: Styles) -> tuple[Series, ...]:
+    """The mean accuracy after each round at the mean simulated time that has passed until then."""
+    return accuracy_over(lambda run: run.time_s, groups, styles)
+
+
 def accuracy_over(spent: Callable[[Run], FloatArray], groups: Groups, styles: Styles) -> tuple[Series, ...]:
     """The mean accuracy after each round at the mean of what was spent until then."""
     series = []

@@ -12,7 +12,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, PercentFormatter
 
 from qccf.core.files import write_whole
 from qccf.reports.figures.chart import CellMap, Chart, HeatMap, Panel, Series
@@ -41,6 +41,8 @@ HALO = {"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 0.5}
 
 FEW_TICKS = 6
 """A logarithmic axis with at most this many values has a tick at each."""
+WIDE = 1e3
+"""A logarithmic axis over a smaller range has ticks at 1, 2 and 5 times each power of ten."""
 MANY_POINTS = 200
 """From this many points on they are drawn smaller and more transparent."""
 MOST_ROWS = 60
@@ -152,6 +154,10 @@ def _draw_curves(axes: Axes, panel: Panel) -> dict[str, Any]:
         if len(ticks) <= FEW_TICKS:
             axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
             axes.set_xticks([], minor=True)
+        elif ticks[0] > 0.0 and ticks[-1] < WIDE * ticks[0]:
+            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.xaxis.set_minor_formatter(NullFormatter())
     if panel.y_log:
         axes.set_yscale("log")
     if panel.y_range:

@@ -14,6 +14,7 @@ from qccf.reports.figures.builders import (
     INTERVALS,
     NO_BAND,
     accuracy_over_energy,
+    accuracy_over_time,
     bits_panels,
     curves,
     estimated,
@@ -34,7 +35,7 @@ def family_charts(family: Family, suffix: str, styles: Styles) -> list[Chart]:
     if len(family.weights()) > 1:
         charts.append(_weights(family, suffix, styles))
     charts.append(_policies(family, settings, suffix, styles))
-    charts.append(_efficiency(family, settings, suffix, styles))
+    charts += [_efficiency(family, settings, suffix, styles), _time(family, settings, suffix, styles)]
     if any(quantizing(_groups(family, setting)) for setting in settings):
         charts.append(_bits(family, settings, suffix, styles))
     if any(_misses([run]) for run in family.records):
@@ -93,6 +94,21 @@ def _efficiency(family: Family, settings: list[Setting], suffix: str, styles: St
     if family.weights():
         caption += " Points are the last round of QCCF with another energy weight."
     return Chart(f"efficiency{suffix}", f"Accuracy against energy, {family.title}", caption, tuple(panels))
+
+
+def _time(family: Family, settings: list[Setting], suffix: str, styles: Styles) -> Chart:
+    panels = [
+        Panel(
+            setting.beta_label,
+            "simulated time (s)",
+            "test accuracy",
+            accuracy_over_time(_groups(family, setting), styles),
+            percent=True,
+        )
+        for setting in settings
+    ]
+    caption = f"Means over seeds after each round. Bands are {INTERVALS}, of the accuracy."
+    return Chart(f"time{suffix}", f"Accuracy against simulated time, {family.title}", caption, tuple(panels))
 
 
 def _other_weights(family: Family, setting: Setting, styles: Styles) -> list[Series]:

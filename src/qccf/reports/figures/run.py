@@ -8,6 +8,7 @@ from qccf.learning.datasets import Dataset
 from qccf.learning.partition import partition
 from qccf.reports.figures.builders import (
     accuracy_over_energy,
+    accuracy_over_time,
     band_caption,
     bits_panels,
     cell_map,
@@ -51,9 +52,16 @@ def learning_chart(runs: Sequence[Run], data: str) -> Chart:
             (*trade, over_energy),
             percent=True,
         ),
+        Panel(
+            "(d) Accuracy against time",
+            "simulated time (s)",
+            "test accuracy",
+            accuracy_over_time(groups, styles),
+            percent=True,
+        ),
     )
     caption = f"{data} {band_caption(groups)} Dotted: the energy of {LEAST}, nothing uploaded."
-    return Chart("learning", "Accuracy and energy", caption, panels, columns=3, panel_size_inch=PANEL_INCH)
+    return Chart("learning", "Accuracy and energy", caption, panels, columns=2, panel_size_inch=PANEL_INCH)
 
 
 def _bits(runs: Sequence[Run], data: str) -> Chart:
