@@ -1,16 +1,17 @@
 """Accuracy of the paper's five policies: enough seeds, rounds and samples that a claim about accuracy can be judged.
 
-Run: python -m benchmarks.accuracy [--tasks emnist,mnist-writers] [--jobs 2] [--estimate] [--show]
+Run: python -m benchmarks.accuracy [--tasks emnist,mnist-writers,weights] [--jobs 2] [--estimate] [--show]
 All runs use the paper's form of the controller, its codec and β = 300. Before the runs each task states the accuracy
-that the run without quantization must reach; below it the task says nothing about accuracy.
+that the run without quantization must reach; below it the task says nothing about accuracy. `weights` is smaller: QCCF
+with several V beside constant bits, for the front of energy and accuracy.
 
 The same command resumes: records of finished runs are in --record (committed), and unfinished runs continue from their
 folders in --out, if these are still there. Runs are done seed by seed, so that a stopped study has whole seeds.
 """
 
 import argparse
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
@@ -32,17 +33,26 @@ BETA = 300.0
 RECORD = Path("docs/results/accuracy.json")
 
 
+PAPERS = {name: (f"policy.name={name}",) for name in PAPERS_POLICIES}
+FRONT = {
+    f"V = {weight:g}": (f"control.paper.energy_weight={weight!r}",) for weight in (1.0, 10.0, 100.0, 1e3, 1e4, 1e6)
+}
+FRONT |= {f"{bits} bits": ("policy.name=fixed-bits", f"fixed_bits.bits={bits}") for bits in (1, 2, 3, 4, 6)}
+
+
 @dataclass(frozen=True)
 class Study:
-    """One task: its data, the size of its runs, and what the unquantized run must reach."""
+    """One task: its data, the size of its runs, what the unquantized run must reach, and the runs of each seed."""
 
     dataset: str
     seeds: int
     rounds: int
     samples: float
-    needed_accuracy: float
-    """Mean final accuracy of no-quantization, stated before the runs."""
+    needed_accuracy: float | None
+    """Mean final accuracy of no-quantization, stated before the runs; None where it is not among the runs."""
     settings: tuple[str, ...] = ()
+    kinds: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: PAPERS)
+    """What is compared, with its settings."""
 
     def scale(self) -> Scale:
         return Scale("accuracy", self.seeds, self.rounds, self.samples / 1200.0, False, 0, 0, (), 0, 4000)
@@ -51,6 +61,7 @@ class Study:
 STUDIES = {
     "emnist": Study("emnist", 8, 150, 480.0, 0.70),
     "mnist-writers": Study("mnist", 4, 100, 120.0, 0.90, ("data.partition=writer",)),
+    "weights": Study("emnist", 3, 60, 160.0, None, kinds=FRONT),
 }
 EXECUTION = ("evaluation.every=2", "execution.workers=1", "execution.checkpoint_every=10")
 
@@ -65,19 +76,25 @@ def study_jobs(names: Sequence[str], out: Path, data_dir: Path) -> dict[str, Tra
                 continue
             task = TASKS["femnist"]
             chosen = ChosenTask(task, study.dataset)
-            scenario = task_scenario(
-                chosen, study.scale(), [*study.settings, *EXECUTION], beta=BETA, weight=task.energy_weight
-            )
-            for policy in PAPERS_POLICIES:
-                one = scenario.replaced(policy={"name": policy}, federation={"seed": seed})
-                jobs[record_name(name, policy, seed)] = training_job(one, out, data_dir, note=name)
+            for kind, own in study.kinds.items():
+                settings = [*study.settings, *EXECUTION, f"federation.seed={seed}", *own]
+                scenario = task_scenario(chosen, study.scale(), settings, beta=BETA, weight=task.energy_weight)
+                jobs[record_name(name, kind, seed)] = training_job(scenario, out, data_dir, note=f"{name}, {kind}")
     return jobs
 
 
-def record_name(study: str, policy: str, seed: int) -> str:
+def record_name(study: str, kind: str, seed: int) -> str:
     """What was run; a study that changes its size gets a new name."""
     one = STUDIES[study]
-    return f"{study}, {one.rounds} rounds, {one.samples:g} samples, {policy}, seed {seed}"
+    return f"{study}, {one.rounds} rounds, {one.samples:g} samples, {kind}, seed {seed}"
+
+
+def recorded_runs(study: str, records: RunRecords) -> dict[str, list[Run]]:
+    """The runs that are recorded, by kind; kinds without a run are left out."""
+    one = STUDIES[study]
+    names = {kind: [record_name(study, kind, seed) for seed in range(one.seeds)] for kind in one.kinds}
+    found = {kind: list(records.runs(name for name in mine if name in records)) for kind, mine in names.items()}
+    return {kind: runs for kind, runs in found.items() if runs}
 
 
 def collect(jobs: dict[str, TrainingJob], file: Path) -> RunRecords:
@@ -91,20 +108,16 @@ def collect(jobs: dict[str, TrainingJob], file: Path) -> RunRecords:
     return records
 
 
-def table(study: str, runs: Iterable[Run]) -> list[str]:
+def table(study: str, by_kind: Mapping[str, Sequence[Run]]) -> list[str]:
     """The finished runs of one study as lines of Markdown."""
     one = STUDIES[study]
     lines = [
         f"\n**{study}** ({one.rounds} rounds, {one.samples:g} samples per client on average, β = "
         f"{BETA * one.samples / 1200:g})\n",
-        "| policy | seeds | accuracy (%) | energy (J) | simulated time (s) | bits | late uploads (%) |",
+        "| | seeds | accuracy (%) | energy (J) | simulated time (s) | bits | late uploads (%) |",
         "|---|---|---|---|---|---|---|",
     ]
-    by_policy: dict[str, list[Run]] = {}
-    for run in runs:
-        by_policy.setdefault(run.policy, []).append(run)
-    for policy in (name for name in PAPERS_POLICIES if name in by_policy):
-        mine = by_policy[policy]
+    for kind, mine in by_kind.items():
         cells = [
             estimate(100.0 * run.final_accuracy() for run in mine).shown(".2f"),
             estimate(float(run.energy_j[-1]) for run in mine).shown(".3g"),
@@ -112,8 +125,10 @@ def table(study: str, runs: Iterable[Run]) -> list[str]:
             estimate(run.mean_upload_bits() for run in mine).shown(".2f"),
             estimate(100.0 * run.missed_share() for run in mine).shown(".1f"),
         ]
-        lines.append(f"| {policy} | {len(mine)} | " + " | ".join(cells) + " |")
-    raw = estimate(run.final_accuracy() for run in by_policy.get("no-quantization", ()))
+        lines.append(f"| {kind} | {len(mine)} | " + " | ".join(cells) + " |")
+    if one.needed_accuracy is None:
+        return lines
+    raw = estimate(run.final_accuracy() for run in by_kind.get("no-quantization", ()))
     reached = raw.count and raw.mean >= one.needed_accuracy
     lines.append(
         f"\nWithout quantization {raw.shown('.1f', 100.0, ' %')}; {one.needed_accuracy:.0%} was required before the "
@@ -156,10 +171,7 @@ def main() -> int:
         code = print_outcome(console, run_with_view(console, missing, LocalEngine(options.jobs), keep))
     records = collect(jobs, options.record)
     for name in names:
-        of_study = [
-            record_name(name, policy, seed) for seed in range(STUDIES[name].seeds) for policy in PAPERS_POLICIES
-        ]
-        print("\n".join(table(name, records.runs(one for one in of_study if one in records))))
+        print("\n".join(table(name, recorded_runs(name, records))))
     return code
 
 

@@ -1,20 +1,23 @@
 """Accuracy against rounds, simulated time and energy, from the record of benchmarks.accuracy.
 
 Run: python -m benchmarks.accuracy_figures [--record FILE] [--images DIR]
-Writes accuracy-<task>.png for each task with recorded runs.
+Writes accuracy-<task>.png for each task with recorded runs, and accuracy-weights.png: the front of energy and accuracy
+over V, beside constant bits.
 """
 
 import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.accuracy import RECORD, STUDIES, record_name
+from benchmarks.accuracy import RECORD, STUDIES, record_name, recorded_runs
+from qccf.core.intervals import estimate
 from qccf.policies.registry import PAPERS_POLICIES
-from qccf.reports.figures.builders import accuracy_over, band_caption, grouped
+from qccf.reports.figures.builders import INTERVALS, accuracy_over, band_caption, estimated, grouped
 from qccf.reports.figures.chart import Chart, Panel
 from qccf.reports.figures.drawing import save_chart
-from qccf.reports.figures.style import Styles
+from qccf.reports.figures.style import PALETTE, Style, Styles
 from qccf.rounds.run import Run
 from qccf.rounds.run_record import RunRecords
 
@@ -24,6 +27,26 @@ def whole_seeds(study: str, records: RunRecords) -> list[Run]:
     names = [[record_name(study, policy, seed) for policy in PAPERS_POLICIES] for seed in range(STUDIES[study].seeds)]
     complete = [name for seed in names if all(name in records for name in seed) for name in seed]
     return sorted(records.runs(complete), key=lambda run: PAPERS_POLICIES.index(run.policy))
+
+
+def front_chart(by_kind: Mapping[str, Sequence[Run]]) -> Chart:
+    """The accuracy of the last round at the energy of the whole run: QCCF with each V, and each number of bits."""
+    series = []
+    for name, of_kind, style in (
+        ("qccf over V", lambda kind: kind.startswith("V"), Style(PALETTE[0], "o")),
+        ("constant bits", lambda kind: kind.endswith("bits"), Style(PALETTE[1], "s")),
+    ):
+        groups = [runs for kind, runs in by_kind.items() if of_kind(kind)]
+        energies = [estimate(float(run.energy_j[-1]) for run in runs).mean for runs in groups]
+        accuracies = [estimate(run.final_accuracy() for run in runs) for runs in groups]
+        series.append(estimated(name, energies, accuracies, style, kind="points", limits=(0.0, 1.0)))
+    study = STUDIES["weights"]
+    panel = Panel("", "energy (J)", "test accuracy", tuple(series), x_log=True, percent=True)
+    caption = (
+        f"EMNIST, {study.rounds} rounds, {study.samples:g} samples per client, {study.seeds} seeds. {INTERVALS}. "
+        "Further up and to the left is better."
+    )
+    return Chart("accuracy-weights", "Energy and accuracy over V", caption, (panel,), 1, (6.0, 4.0))
 
 
 def accuracy_chart(study: str, runs: list[Run]) -> Chart:
@@ -55,7 +78,11 @@ def main() -> None:
     parser.add_argument("--images", type=Path, default=Path("docs/images"), metavar="DIR")
     options = parser.parse_args()
     records = RunRecords(options.record)
-    for study in STUDIES:
+    if by_kind := recorded_runs("weights", records):
+        path = options.images / "accuracy-weights.png"
+        save_chart(front_chart(by_kind), path)
+        print(f"Written: {path}")
+    for study in (name for name, one in STUDIES.items() if one.needed_accuracy is not None):
         if runs := whole_seeds(study, records):
             path = options.images / f"accuracy-{study}.png"
             save_chart(accuracy_chart(study, runs), path)

@@ -1,6 +1,6 @@
 """Does adaptation still pay with each codec? Every policy with every codec, and fixed bits as the yardstick.
 
-Run: python -m benchmarks.adaptation [--preset femnist] [--rounds 40] [--seeds 3] [--train]
+Run: python -m benchmarks.adaptation [--preset femnist] [--rounds 40] [--seeds 10] [--train]
 
 By default nothing is trained: decisions follow recorded statistics. A run has two figures that count: its energy, and
 the expected squared error of its aggregates in squared update norms, mean over rounds. A policy is compared with fixed
@@ -124,16 +124,19 @@ def excess(own: Sequence[Point], yardsticks: Sequence[Sequence[Point]]) -> float
     return float(np.exp(np.mean(logs)))
 
 
-def verdict(codec: str, saved: float, times: float) -> str:
-    """One sentence: whether QCCF's adaptation pays with a codec."""
+def verdict(codec: str, saved: Estimate, times: float) -> str:
+    """One sentence: whether QCCF's adaptation pays with a codec. A difference inside its interval is none."""
     figures = (
-        f"{100.0 * saved:+.1f} % energy saved at the same error, fixed bits err {times:.2f} times as much at the same"
+        f"{saved.shown('+.1f', 100.0, ' %')} energy saved at the same error, fixed bits err {times:.2f} times as much"
     )
-    if saved > NOTABLE or (saved > -NOTABLE and times > NOTABLE_ERROR):
-        return f"{codec}: adaptation pays ({figures} energy)."
-    if saved < -NOTABLE:
-        return f"{codec}: adaptation costs more than it brings ({figures} energy)."
-    return f"{codec}: adaptation makes no difference ({figures} energy)."
+    low, high = (saved.low, saved.high) if saved.known else (saved.mean, saved.mean)
+    if low > NOTABLE or (low > -NOTABLE and times > NOTABLE_ERROR):
+        found = "adaptation pays"
+    elif high < -NOTABLE:
+        found = "adaptation costs more than it brings"
+    else:
+        found = "no difference" if low > -NOTABLE and high < NOTABLE else "no clear difference"
+    return f"- `{codec}`: {found} ({figures} with the same energy)."
 
 
 def planned_points(preset: str, rounds: int, codec: str, kind: Kind, seeds: Iterable[int]) -> list[Point]:
@@ -141,30 +144,36 @@ def planned_points(preset: str, rounds: int, codec: str, kind: Kind, seeds: Iter
     return [point(plan_run(build_world(scenario, seed), kind.policy)) for seed in seeds]
 
 
+def cell(own: Sequence[Point], saved: Estimate | None) -> str:
+    """A policy with a codec, as a cell of the table."""
+    energy_j, error, arrived = (
+        float(np.mean([getattr(one, name) for one in own])) for name in ("energy_j", "error", "arrived")
+    )
+    words = [f"{energy_j:.3g} J", f"error {error:.2g}"]
+    words += [] if saved is None else [saved.shown("+.0f", 100.0, " %")]
+    return ", ".join(words) + (f" ({arrived:.0%} arrive)" if arrived < 0.995 else "")
+
+
 def planned(preset: str, rounds: int, seeds: int) -> None:
     print(f"{preset}, {rounds} rounds, {seeds} cells, no training\n")
-    print("| codec | policy | bits | error / ‖update‖² | arrived | energy (J) | saved (%) | fixed bits err (times) |")
-    print("|---|---|---|---|---|---|---|---|")
+    kinds = (*ADAPTIVE, *map(fixed, FIXED_BITS[:4]))
+    cells: dict[str, list[str]] = {kind.label: [] for kind in kinds}
     verdicts = []
     for codec in CODECS:
         by_bits = [planned_points(preset, rounds, codec, fixed(bits), range(seeds)) for bits in FIXED_BITS]
         yardsticks = list(zip(*by_bits, strict=True))
-        for kind in (*ADAPTIVE, *map(fixed, FIXED_BITS[:4])):
-            own = (
-                by_bits[int(kind.label.split()[-1]) - 1]
-                if kind.policy == "fixed-bits"
-                else planned_points(preset, rounds, codec, kind, range(seeds))
-            )
-            saved, times = saving(own, yardsticks).mean, excess(own, yardsticks)
-            compared = "|" if kind.policy == "fixed-bits" else f"{100.0 * saved:+.1f} | {times:.2f}"
-            means = {name: np.mean([getattr(one, name) for one in own]) for name in Point.__annotations__}
-            print(
-                f"| {codec} | {kind.label} | {means['bits']:.2f} | {means['error']:.3g} | {means['arrived']:.0%} "
-                f"| {means['energy_j']:.4g} | {compared} |",
-                flush=True,
-            )
+        for kind in ADAPTIVE:
+            own = planned_points(preset, rounds, codec, kind, range(seeds))
+            saved = saving(own, yardsticks)
+            cells[kind.label].append(cell(own, saved))
             if kind is ADAPTIVE[0]:
-                verdicts.append(verdict(codec, saved, times))
+                verdicts.append(verdict(codec, saved, excess(own, yardsticks)))
+        for bits in FIXED_BITS[:4]:
+            cells[fixed(bits).label].append(cell(by_bits[bits - 1], None))
+    print(f"| policy | {' | '.join(f'`{codec}`' for codec in CODECS)} |")
+    print("|---" * (len(CODECS) + 1) + "|")
+    for label, found in cells.items():
+        print(f"| {label} | {' | '.join(found)} |")
     print("\n" + "\n".join(verdicts))
 
 
@@ -190,7 +199,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", default="femnist")
     parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--train", action="store_true", help="train instead of using recorded statistics")
     options = parser.parse_args()
     (trained if options.train else planned)(options.preset, options.rounds, options.seeds)

@@ -2,7 +2,8 @@
 
 Run: python -m benchmarks.decision_tables [--record FILE]
 ± and intervals are over cells, 95 %. A saving is QCCF's, in per cent of the other policy's energy in the same cell.
-"Error" is the bound of Lemma 1 on the error of the aggregate: the recorded statistics hold no true errors.
+"Error" is the expected squared error of the aggregate that quantization causes, mean over rounds, from the recorded
+models.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import numpy as np
 
 from benchmarks.decisions import CONSTANTS, POLICIES, RECORD, Columns, Recorded, cells_of, points, read_record
 from qccf.core.intervals import Estimate, correlation_estimate, estimate
+from qccf.paper.claims import cause_of
 from qccf.paper.findings import PAPERS_SAVINGS
 from qccf.paper.verdicts import (
     BITS,
@@ -31,7 +33,13 @@ from qccf.paper.verdicts import (
     ordering,
 )
 
-ADAPTIVE = tuple(name for name in POLICIES if name not in (*CONSTANTS, "no-quantization"))
+
+def sends_updates(name: str) -> bool:
+    return name.endswith(", updates")
+
+
+ADAPTIVE = tuple(name for name in POLICIES if name not in (*CONSTANTS, "no-quantization") and not sends_updates(name))
+"""The policies that send whole models, as the constants do."""
 PAPERS_RIVALS = ("same-size, CPU follows", "principle, paper", "channel-allocate", "no-quantization")
 """The paper's four baselines in the readings that are nearest to its text."""
 READINGS = ("same-size, CPU follows", "same-size, joint", "principle, paper")
@@ -46,11 +54,14 @@ def column(columns: Columns, policy: str, measure: str) -> np.ndarray:
 def savings(columns: Columns, rival: str, *, per_upload: bool = False) -> Estimate:
     """QCCF's saving against a rival, cell by cell; cells in which one of them serves nobody are left out.
 
+    A rival that sends updates is compared with QCCF that sends updates.
+
     Where the policies serve unequal numbers of clients, energies are compared per upload that arrives.
     """
+    own = "qccf, updates" if sends_updates(rival) else "qccf"
     ours, theirs = (
         column(columns, name, "energy_j") / (_positive(column(columns, name, "participation")) if per_upload else 1.0)
-        for name in ("qccf", rival)
+        for name in (own, rival)
     )
     return estimate(1.0 - ours / _positive(theirs))
 
@@ -90,11 +101,11 @@ def best_constants(columns: Columns, policy: str) -> np.ndarray:
 def policies_table(title: str, columns: Columns) -> list[str]:
     lines = [
         f"\n**{title}**, {cells_of(columns)} cells\n",
-        "| policy | energy (J) | QCCF saves (%) | error bound | late (%) | bits | bits ~ round | bits ~ D |",
+        "| policy | energy (J) | QCCF saves (%) | error | late (%) | bits | bits ~ round | bits ~ D |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name in columns:
-        saved = "" if name == "qccf" else savings(columns, name).shown(".1f", 100.0)
+        saved = "" if name.startswith("qccf") else savings(columns, name).shown(".1f", 100.0)
         correlations = [
             correlation_estimate(column(columns, name, measure)).shown("+.2f")
             for measure in ("bits_round", "bits_size")
@@ -121,11 +132,11 @@ def judgements(recorded: Recorded) -> Iterable[Judgement]:
     """The paper's claims about decisions, at both β and in every reading of the baselines."""
     by_beta = {beta: recorded.get(f"policies: β = {beta}", {}) for beta in (150, 300)}
     for beta, columns in by_beta.items():
-        for rival in [name for name in columns if name != "qccf"]:
+        for rival in [name for name in columns if not name.startswith("qccf")]:
             family = rival.partition(",")[0]
             papers = PAPERS_SAVINGS.get(family)
             rule = UP if papers is None else Rule("magnitude", papers=papers)
-            cause = family if papers is not None else "energy"
+            cause = cause_of("energy", rival)
             shown = "" if papers is None else f"{papers:.2%}"
             yield cause, f"QCCF saves against {rival}, β = {beta}", shown, savings(columns, rival), rule, ENERGY
         for name, over_rounds, over_sizes in (
@@ -157,7 +168,7 @@ def judgements(recorded: Recorded) -> Iterable[Judgement]:
     for name in ("qccf", "same-size, CPU follows", "same-size, joint", "principle, paper", "principle, published"):
         more = estimate(column(high, name, "energy_j")[:cells] / column(low, name, "energy_j")[:cells] - 1.0)
         rule = ZERO if name == "qccf" else UP
-        cause = "same-size" if name == "qccf" else name.partition(",")[0]
+        cause = cause_of("same-size", name)
         yield cause, f"energy of {name} from β = 150 to 300", _word(rule), more, rule, ENERGY
 
 
@@ -250,7 +261,7 @@ def weights_table(recorded: Recorded, constants: Columns) -> list[str]:
     """QCCF over V, and the constants beside it."""
     lines = [
         "\n**Energy and error over V**, and of constants\n",
-        "| | cells | energy (J) | mean error bound | bits |",
+        "| | cells | energy (J) | mean error | bits |",
         "|---|---|---|---|---|",
     ]
     rows = [(key.partition(": ")[2], columns, "qccf") for key, columns in recorded.items() if key.startswith("V: ")]
@@ -287,19 +298,31 @@ def map_table(study: str, recorded: Recorded, rivals: Sequence[str] = READINGS) 
 
 
 def genetic_table(recorded: Recorded) -> list[str]:
+    """The gap by size of the search, with and without an elite: median, least and most over the other settings."""
     keys = [key for key in recorded if key.startswith("genetic: ")]
     if not keys:
         return []
+    cells = "/".join(map(str, dict.fromkeys(cells_of(recorded[key]) for key in keys)))
     lines = [
-        "\n**The genetic algorithm's gap**, per cent of the gain of participation\n",
-        "| settings | "
-        + " | ".join(f"{key.partition(': ')[2]} ({cells_of(recorded[key])} cells)" for key in keys)
-        + " |",
+        f"\n**The genetic algorithm's gap**, mean over {cells} cells: per cent of the gain of participation, and mJ "
+        "per round that would raise J as much; median over crossover, mutation and exponent (least to most)\n",
+        "| population x generations | " + " | ".join(key.partition(": ")[2] for key in keys) + " |",
         "|---" * (len(keys) + 1) + "|",
     ]
-    for name in recorded[keys[0]]:
-        gaps = [estimate(column(recorded[key], name, "gap")).shown(".2g", 100.0) for key in keys]
-        lines.append(f"| {name} | " + " | ".join(gaps) + " |")
+    kinds = dict.fromkeys((name.partition(",")[0], "elitism" in name) for name in recorded[keys[0]])
+    for size, elite in kinds:
+        names = [name for name in recorded[keys[0]] if (name.partition(",")[0], "elitism" in name) == (size, elite)]
+        shown = []
+        for key in keys:
+            gaps, lost_mj = (
+                scale * np.array([np.nanmean(column(recorded[key], name, measure)) for name in names])
+                for measure, scale in (("gap", 100.0), ("lost_j", 1e3))
+            )
+            words = f"{np.median(gaps):.2g} ({gaps.min():.2g} to {gaps.max():.2g}) %"
+            if np.isfinite(lost_mj).all():
+                words += f", {np.median(lost_mj):.2g} mJ ({lost_mj.min():.2g} to {lost_mj.max():.2g})"
+            shown.append(words)
+        lines.append(f"| {size}{', elitism 1' * elite} | " + " | ".join(shown) + " |")
     return lines
 
 
@@ -308,8 +331,9 @@ def tables(recorded: Recorded) -> Iterable[str]:
     if "policies: β = 150" in recorded:
         yield from claims_table(recorded)
     for key, columns in recorded.items():
-        if key.startswith(("policies: ", "channels: ")):
-            yield from policies_table(key.partition(": ")[2], columns)
+        if key.startswith(("policies: ", "trained under ", "channels: ")):
+            title = key.partition(": ")[2] if key.startswith(("policies", "channels")) else key.replace(": ", ", ")
+            yield from policies_table(title, columns)
     yield from constants_table("β = 300", with_constants(recorded))
     yield from weights_table(recorded, with_constants(recorded))
     if any(key.startswith("V: ") for key in recorded):

@@ -1,18 +1,18 @@
-"""Decisions alone, in many cells: what each policy spends where the statistics of a real training are replayed.
+"""Decisions alone, in many cells: what each policy spends where the statistics of real trainings are replayed.
 
 Run: python -m benchmarks.decisions [--studies A,B] [--cells 50]
-The statistics are those of docs/results/emnist-statistics.csv (see benchmarks/trace_of_run.py), the same in every cell;
-positions, fading and dataset sizes differ. All runs use the paper's form of the controller and its codec.
+The statistics are those of the recordings in docs/results/trainings (see benchmarks/record_statistics.py), which the
+cells take in turn; positions, fading and dataset sizes differ from cell to cell. All runs use the paper's form of the
+controller, and its codec unless a policy says otherwise.
 
 Results are kept cell by cell in --record (committed); the same command computes only what is missing. Studies are done
 ten cells at a time, so that a stopped command has the same cells for every point.
 """
 
 import argparse
+import hashlib
 import json
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -28,15 +28,16 @@ from qccf.core.errors import QccfError
 from qccf.core.files import write_text_whole
 from qccf.policies.qccf import Qccf
 from qccf.rounds.health import jain_index
+from qccf.rounds.recordings import Recording, read_recording
 from qccf.rounds.run import Run
 from qccf.rounds.setup import build_policy
-from qccf.rounds.sources import statistics_source
+from qccf.rounds.sources import BundledStatistics
 from qccf.rounds.world import build_world
 from qccf.runtimes.planner import planned_rules, planned_scenario, run_rounds
-from qccf.settings.loading import Scenario, load_scenario
+from qccf.settings.loading import Scenario, digest, load_scenario
 
 RECORD = Path("docs/results/decisions.json")
-TRACE = Path("docs/results/emnist-statistics.csv")
+TRAININGS = Path("docs/results/trainings")
 BATCH = 10
 DIGITS = 5
 
@@ -46,6 +47,8 @@ POLICIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "same-size, joint": ("same-size", ("same_size.cpu=joint",)),
     "principle, paper": ("principle", ("principle.form=paper",)),
     "principle, published": ("principle", ("principle.form=published",)),
+    "principle, published, updates": ("principle", ("principle.form=published", "codec.name=update")),
+    "qccf, updates": ("qccf", ("codec.name=update",)),
     "channel-allocate": ("channel-allocate", ()),
     "no-quantization": ("no-quantization", ()),
 } | {f"fixed-bits {bits}": ("fixed-bits", (f"fixed_bits.bits={bits}",)) for bits in range(1, 9)}
@@ -54,15 +57,14 @@ CONSTANTS = tuple(name for name in POLICIES if name.startswith("fixed-bits"))
 READINGS = ("qccf", "same-size, CPU follows", "same-size, joint", "principle, paper", "channel-allocate")
 
 GENETIC = {
-    f"population {size}, generations {count}, mutation {mutation:g}{', elitism 1' * elitism}": GeneticSettings(
-        size, count, mutation_probability=mutation, elitism=elitism
+    f"{size} x {size}, p_c {crossed:g}, p_m {mutated:g}, ι {power:g}{', elitism 1' * elitism}": GeneticSettings(
+        size, size, crossed, mutated, power, elitism
     )
-    for size, count, mutation, elitism in (
-        (20, 20, 0.05, 0), (50, 50, 0.01, 0), (50, 50, 0.05, 0), (50, 50, 0.2, 0), (50, 50, 0.05, 1),
-        (100, 100, 0.05, 0), (100, 100, 0.01, 1), (100, 200, 0.05, 1),
+    for size, crossed, mutated, power, elitism in product(
+        (20, 50, 100), (0.6, 0.9), (0.01, 0.05, 0.2), (1.0, 4.0), (0, 1)
     )
-}  # fmt: skip
-"""The paper gives no hyperparameters."""
+}
+"""Population x generations and the rest. The paper gives no hyperparameters, and keeps no elite."""
 GENETIC_ROUNDS = 10
 
 
@@ -75,6 +77,8 @@ class Point:
     settings: tuple[str, ...]
     policies: tuple[str, ...] = READINGS
     genetic: bool = False
+    trainings: str = "emnist-?.npz"
+    """Which recordings its cells take in turn."""
 
     @property
     def key(self) -> str:
@@ -89,6 +93,8 @@ def points() -> Iterator[Point]:
     yield Point("constants", "β = 300", ("data.dataset_size_std=300",), CONSTANTS)
     for weight in (0.1, 1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000):
         yield Point("V", f"V = {weight}", (f"control.paper.energy_weight={weight}",), ("qccf",))
+    compared = tuple(name for name in POLICIES if name not in CONSTANTS)
+    yield Point("trained under principle", "β = 300", (), compared, trainings="emnist-0-principle.npz")
     for channels in (5, 10, 20):
         size = ("federation.num_clients=20", f"radio.num_channels={channels}")
         yield Point("channels", f"20 clients, {channels} channels", size, (*READINGS, "no-quantization"))
@@ -107,27 +113,18 @@ def points() -> Iterator[Point]:
         yield Point("genetic", f"{clients} clients, {channels} channels", size, genetic=True)
 
 
-def scenario_of(point: Point, trace: Path, policy: str = "qccf", own: Sequence[str] = ()) -> Scenario:
-    common = ("control.form=paper", "codec.name=model", "data.dataset_size_std=300", "statistics.model=trace")
-    scenario = load_scenario("femnist", [*common, f"statistics.trace={trace}", *point.settings, *own])
+def scenario_of(point: Point, policy: str = "qccf", own: Sequence[str] = ()) -> Scenario:
+    common = ("control.form=paper", "codec.name=model", "data.dataset_size_std=300", "federation.rounds=100")
+    scenario = load_scenario("femnist", [*common, *point.settings, *own])
     return planned_scenario(scenario.replaced(policy={"name": policy}))
 
 
-@contextmanager
-def trace_for(clients: int, file: Path) -> Iterator[Path]:
-    """The trace for any number of clients: further ones take the values of the recorded ones in turn."""
-    head, *rows = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
-    cells = [row.split(",") for row in rows]
-    recorded = 1 + max(int(row[1]) for row in cells)
-    with tempfile.TemporaryDirectory() as folder:
-        tiled = [
-            ",".join([row[0], str(client), *row[2:]])
-            for row in cells
-            for client in range(int(row[1]), clients, recorded)
-        ]
-        path = Path(folder) / "trace.csv"
-        path.write_text("\n".join([head, *tiled]) + "\n", encoding="utf-8")
-        yield path
+def recordings_of(point: Point, folder: Path) -> list[Recording]:
+    """The trainings that the cells of a point take in turn."""
+    found = [read_recording(file.read_bytes()) for file in sorted(folder.glob(point.trainings))]
+    if not found:
+        raise SystemExit(f"{folder} has no {point.trainings}: make it with benchmarks.record_statistics.")
+    return found
 
 
 def measures(run: Run) -> dict[str, float]:
@@ -151,17 +148,17 @@ Cell = dict[str, dict[str, float]]
 """Policy, then measure."""
 
 
-def policies_in_cell(point: Point, trace: Path, seed: int) -> Cell:
+def policies_in_cell(point: Point, recording: Recording, seed: int) -> Cell:
     """The measures of every policy in one cell; unknown where no client can ever upload."""
     found: Cell = {}
     for label in point.policies:
         policy, settings = POLICIES[label]
-        scenario = scenario_of(point, trace, policy, settings).replaced(federation={"seed": seed})
+        scenario = scenario_of(point, policy, settings).replaced(federation={"seed": seed})
         try:
             world = build_world(scenario, seed)
         except QccfError:
             return {name: {"energy_j": float("nan")} for name in point.policies}
-        source = statistics_source(scenario, world.dataset_sizes)
+        source = BundledStatistics(scenario, world.dataset_sizes, recording)
         found[label] = measures(run_rounds(world, planned_rules(scenario), source, scenario))
     return found
 
@@ -172,6 +169,7 @@ class _GeneticGaps:
     def __init__(self, policy: Qccf) -> None:
         self._policy = policy
         self.gaps: dict[str, list[float]] = {name: [] for name in GENETIC}
+        self.lost_j: dict[str, list[float]] = {name: [] for name in GENETIC}
 
     def init(self, statistics: Statistics) -> PolicyState:
         return self._policy.init(statistics)
@@ -186,23 +184,30 @@ class _GeneticGaps:
             decision = solve_round(problem, solver="genetic", rng=rng, genetic=genetic)
             assert decision.certificate is not None
             if gain > 0.0:
-                self.gaps[name].append((decision.certificate.objective - best.certificate.objective) / gain)
+                excess = decision.certificate.objective - best.certificate.objective
+                self.gaps[name].append(excess / gain)
+                self.lost_j[name].append(excess / problem.energy_price)
         return best
 
     def update(self, state: PolicyState, decision: Decision, outcome: Outcome) -> PolicyState:
         return self._policy.update(state, decision, outcome)
 
 
-def genetic_in_cell(point: Point, trace: Path, seed: int) -> Cell:
-    """The mean gap of the genetic algorithm, as a share of the gain of participation, for each choice of settings."""
-    scenario = scenario_of(point, trace).replaced(federation={"seed": seed, "rounds": GENETIC_ROUNDS})
+def genetic_in_cell(point: Point, recording: Recording, seed: int) -> Cell:
+    """The mean gap of the genetic algorithm for each choice of settings: as a share of the gain of participation, and
+    as the joules per round that would raise J as much."""
+    scenario = scenario_of(point).replaced(federation={"seed": seed, "rounds": GENETIC_ROUNDS})
     world, rules = build_world(scenario, seed), planned_rules(scenario)
     policy = build_policy("qccf", scenario, rules.constants)
     assert isinstance(policy, Qccf)
     watched = _GeneticGaps(policy)
-    source = statistics_source(scenario, world.dataset_sizes)
+    source = BundledStatistics(scenario, world.dataset_sizes, recording)
     run_rounds(world, replace(rules, policy=watched), source, scenario)
-    return {name: {"gap": float(np.mean(gaps))} for name, gaps in watched.gaps.items() if gaps}
+    return {
+        name: {"gap": float(np.mean(gaps)), "lost_j": float(np.mean(watched.lost_j[name]))}
+        for name, gaps in watched.gaps.items()
+        if gaps
+    }
 
 
 Columns = dict[str, dict[str, list[float | None]]]
@@ -210,13 +215,26 @@ Columns = dict[str, dict[str, list[float | None]]]
 Recorded = dict[str, Columns]
 
 
-def read_record(file: Path) -> Recorded:
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+MADE_OF = "made of"
 
 
-def write_record(file: Path, recorded: Recorded) -> None:
+def fingerprint(trainings: Path) -> str:
+    """What the cells of a record depend on besides their settings: the trainings and what is compared."""
+    files = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(trainings.glob("*.npz"))}
+    return digest(files, list(POLICIES.items()), list(GENETIC))[:12]
+
+
+def read_record(file: Path, made_of: str = "") -> Recorded:
+    """The recorded points; with `made_of`, refuses a record of other trainings or policies."""
+    tree = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {MADE_OF: made_of}
+    if made_of and tree.get(MADE_OF) != made_of:
+        raise SystemExit(f"{file} was computed from other trainings or policies: delete it, or give another --record.")
+    return {key: columns for key, columns in tree.items() if key != MADE_OF}
+
+
+def write_record(file: Path, recorded: Recorded, made_of: str) -> None:
     """One line per point and policy, so that a change is seen where it is."""
-    parts = []
+    parts = [f" {json.dumps(MADE_OF)}: {json.dumps(made_of)}"]
     for key, columns in recorded.items():
         rows = ",\n".join(f"  {json.dumps(name)}: {json.dumps(values)}" for name, values in columns.items())
         parts.append(f" {json.dumps(key, ensure_ascii=False)}: {{\n{rows}\n }}")
@@ -243,29 +261,23 @@ def _kept(value: float | None) -> float | None:
     return None if value is None or not np.isfinite(value) else float(f"{value:.{DIGITS}g}")
 
 
-def compute(chosen: Sequence[Point], cells: int, file: Path, statistics: Path) -> None:
+def compute(chosen: Sequence[Point], cells: int, file: Path, trainings: Path) -> None:
     """Add the missing cells of every point, a batch of cells at a time."""
-    recorded = read_record(file)
+    made_of = fingerprint(trainings)
+    recorded = read_record(file, made_of)
     for upto in range(BATCH, cells + BATCH, BATCH):
         for point in chosen:
             columns = recorded.get(point.key, {})
             missing = range(cells_of(columns), min(upto, cells))
             if not missing:
                 continue
-            with trace_for(scenario_clients(point), statistics) as trace:
-                for seed in missing:
-                    cell = (
-                        genetic_in_cell(point, trace, seed) if point.genetic else policies_in_cell(point, trace, seed)
-                    )
-                    columns = extended(columns, cell, seed)
+            found = recordings_of(point, trainings)
+            for seed in missing:
+                in_cell = genetic_in_cell if point.genetic else policies_in_cell
+                columns = extended(columns, in_cell(point, found[seed % len(found)], seed), seed)
             recorded[point.key] = columns
-            write_record(file, recorded)
+            write_record(file, recorded, made_of)
             print(f"{point.key}: {cells_of(columns)} cells", flush=True)
-
-
-def scenario_clients(point: Point) -> int:
-    given = [int(s.partition("=")[2]) for s in point.settings if s.startswith("federation.num_clients=")]
-    return given[0] if given else load_scenario("femnist").federation.num_clients
 
 
 def main() -> None:
@@ -275,12 +287,12 @@ def main() -> None:
     parser.add_argument("--studies", default=",".join(names), metavar="A,B,…", help=f"default {', '.join(names)}")
     parser.add_argument("--cells", type=int, default=50)
     parser.add_argument("--record", type=Path, default=RECORD, metavar="FILE", help=f"default {RECORD}")
-    parser.add_argument("--statistics", type=Path, default=TRACE, metavar="FILE.csv", help=f"default {TRACE}")
+    parser.add_argument("--trainings", type=Path, default=TRAININGS, metavar="FOLDER", help=f"default {TRAININGS}")
     options = parser.parse_args()
     wanted = {name.strip() for name in options.studies.split(",")}
     if unknown := wanted - set(names):
         parser.error(f"--studies {sorted(unknown)[0]} is not one of {', '.join(names)}")
-    compute([point for point in every if point.study in wanted], options.cells, options.record, options.statistics)
+    compute([point for point in every if point.study in wanted], options.cells, options.record, options.trainings)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ def jobs() -> dict:
 
 
 def test_every_study_has_whole_seeds_in_order(jobs) -> None:
-    assert len(jobs) == sum(study.seeds * len(PAPERS_POLICIES) for study in STUDIES.values())
+    assert len(jobs) == sum(study.seeds * len(study.kinds) for study in STUDIES.values())
+    assert all(tuple(study.kinds) == PAPERS_POLICIES for study in STUDIES.values() if study.needed_accuracy is not None)
     seeds = [job.scenario.federation.seed for job in jobs.values()]
     assert seeds == sorted(seeds), "a stopped study has whole seeds"
     assert len({job.folder for job in jobs.values()}) == len(jobs)
@@ -28,11 +29,14 @@ def test_the_runs_are_the_papers(jobs) -> None:
     preset = load_scenario("femnist")
     for name, job in jobs.items():
         one = job.scenario
-        assert (one.control.form, one.codec.name, one.control.paper.energy_weight) == ("paper", "model", 100.0)
+        weight = float(name.partition("V = ")[2].partition(",")[0] or 100.0)
+        assert (one.control.form, one.codec.name, one.control.paper.energy_weight) == ("paper", "model", weight)
         assert one.data.dataset_size_std / one.data.dataset_size_mean == pytest.approx(300 / 1200)
         cycles = [training_cycles(s.data.dataset_size_mean, s.constants()) for s in (one, preset)]
         assert cycles[0] == pytest.approx(cycles[1])
         assert one.data.partition == ("writer" if "writers" in name else "dirichlet")
+    policies = {job.scenario.policy.name for name, job in jobs.items() if " bits" in name}
+    assert policies == {"fixed-bits"}
     emnist = STUDIES["emnist"]
     assert emnist.seeds >= 8
     assert emnist.rounds >= 150
@@ -51,7 +55,7 @@ def test_the_table_says_whether_accuracy_can_be_judged(ceiling: float, judged: s
     runs = [made_record("no-quantization", seed, ceiling=ceiling, speed=1.0, first=32, rise=0.0) for seed in range(3)]
     for run in runs:
         run.round_columns["latency_s"] = run.energy_j * 0.0 + 0.1
-    lines = table("emnist", runs)
+    lines = table("emnist", {"no-quantization": runs})
     assert lines[-1].endswith(f"claims about accuracy are {judged}.")
     assert lines[3].startswith(f"| no-quantization | 3 | {100 * ceiling:.0f}.")
     assert "| 4 ± 0 |" in lines[3], "40 rounds of 0.1 s"

@@ -3,7 +3,7 @@
 import numpy as np
 
 from benchmarks.accuracy import record_name
-from benchmarks.accuracy_figures import accuracy_chart, whole_seeds
+from benchmarks.accuracy_figures import accuracy_chart, front_chart, whole_seeds
 from qccf.policies.registry import PAPERS_POLICIES
 from qccf.rounds.run import Run
 from qccf.rounds.run_record import RunRecords
@@ -40,3 +40,12 @@ def test_three_panels_have_the_same_accuracies_over_rounds_time_and_energy() -> 
     assert np.allclose(a.x, np.arange(1, ROUNDS + 1))
     assert np.allclose(b.x, 0.02 * np.arange(1, ROUNDS + 1))
     assert np.allclose(c.x, np.mean([run.energy_j for run in runs], axis=0))
+
+
+def test_the_front_has_a_point_for_each_v_and_each_number_of_bits() -> None:
+    runs = [recorded("qccf", seed) for seed in range(3)]
+    (panel,) = front_chart({"V = 1": runs, "V = 10": runs[:2], "3 bits": runs}).panels
+    over_v, constant = panel.series
+    assert (len(over_v.x), len(constant.x)) == (2, 1)
+    assert constant.x[0] == np.mean([run.energy_j[-1] for run in runs])
+    assert constant.y[0] == np.mean([run.final_accuracy() for run in runs])

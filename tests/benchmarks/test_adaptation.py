@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.adaptation import CODECS, Point, energy_at_error, excess, fixed, planned_points, saving, verdict
+from qccf.core.intervals import estimate
 
 
 def points(*pairs: tuple[float, float]) -> list[Point]:
@@ -38,10 +39,16 @@ def test_the_error_at_the_same_energy_is_a_geometric_mean() -> None:
 
 @pytest.mark.parametrize(
     ("saved", "times", "words"),
-    [(0.2, 1.0, "pays (+20.0 %"), (0.0, 3.0, "pays"), (0.0, 1.0, "no difference"), (-0.2, 1.0, "costs more")],
+    [
+        ((0.2, 0.21, 0.19), 1.0, ": adaptation pays (+20.0 ± 2.5 %"),
+        ((0.2, 0.9, -0.5), 1.0, ": no clear difference"),
+        ((0.0,), 3.0, ": adaptation pays"),
+        ((0.0,), 1.0, ": no difference"),
+        ((-0.2, -0.21, -0.19), 1.0, ": adaptation costs more"),
+    ],
 )
-def test_verdicts(saved: float, times: float, words: str) -> None:
-    assert words in verdict("model", saved, times)
+def test_verdicts_follow_the_interval(saved: tuple[float, ...], times: float, words: str) -> None:
+    assert words in verdict("model", estimate(saved), times)
 
 
 @pytest.mark.parametrize("codec", CODECS)

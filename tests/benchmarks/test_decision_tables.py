@@ -7,6 +7,7 @@ from benchmarks.decision_tables import (
     best_constants,
     claims_table,
     front_table,
+    genetic_table,
     judgements,
     map_table,
     savings,
@@ -126,3 +127,13 @@ def test_baselines_are_compared_at_their_own_error() -> None:
     lines = front_table({**front, "policies: β = 300": {"principle, paper": other}, "constants: β = 300": {"x": other}})
     assert lines[-1].startswith("| principle, paper | 4 | +64.6 ± 0.1 |")
     assert lines[-1].endswith("| holds |")
+
+
+def test_the_genetic_table_has_a_row_per_size_and_the_range_over_the_rest() -> None:
+    settings = {"20 x 20, p_c 0.6": 0.01, "20 x 20, p_c 0.9": 0.03, "20 x 20, p_c 0.9, elitism 1": 0.0}
+    columns = {name: {"gap": [gap, 3.0 * gap], "lost_j": [gap, gap]} for name, gap in settings.items()}
+    lines = genetic_table({"genetic: a": columns})
+    assert lines[-2:] == [
+        "| 20 x 20 | 4 (2 to 6) %, 20 mJ (10 to 30) |",
+        "| 20 x 20, elitism 1 | 0 (0 to 0) %, 0 mJ (0 to 0) |",
+    ]

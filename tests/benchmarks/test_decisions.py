@@ -1,8 +1,8 @@
-"""Decisions alone: the points of the studies, the trace for more clients, and cells that are added to a record."""
+"""Decisions alone: the points of the studies, the trainings that cells replay, and cells that are added to a record."""
 
-import csv
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,47 +17,48 @@ from benchmarks.decisions import (
     extended,
     points,
     read_record,
-    scenario_clients,
+    recordings_of,
     scenario_of,
-    trace_for,
 )
 from benchmarks.trace_of_run import trace_text
+from qccf.rounds.recordings import Recording, bundled_recording, write_recording
 from qccf.rounds.sources import RecordedStatistics, StatisticsModel
 from qccf.runtimes.simulator import simulate
 from tests.helpers.tiny import tiny_dataset, tiny_scenario
 
 
 @pytest.fixture
-def trace(tmp_path: Path) -> Path:
-    """Two clients and three rounds."""
-    rows = [(n, k, 1 + n, 2.0, 0.2 + 0.1 * n + 0.01 * k, 3 - n) for n in range(3) for k in range(2)]
-    path = tmp_path / "trace.csv"
-    text = "# about\nround,client,gradient_norm_sq,gradient_variance,weight_range,loss\n"
-    path.write_text(text + "".join(",".join(map(str, row)) + "\n" for row in rows))
-    return path
+def trainings(tmp_path: Path) -> Path:
+    """A folder with two trainings, whose losses tell them apart."""
+    recorded = bundled_recording("femnist")
+    for seed in range(2):
+        series = {**recorded.series, "loss": recorded.series["loss"] + seed}
+        write_recording(tmp_path / f"emnist-{seed}.npz", replace(recorded, series=series))
+    return tmp_path
 
 
-def test_every_point_has_a_key_of_its_own_and_loads(trace: Path) -> None:
+def test_every_point_has_a_key_of_its_own_and_loads() -> None:
     every = list(points())
     assert len({point.key for point in every}) == len(every)
     for point in every:
-        with trace_for(scenario_clients(point), trace) as path:
-            scenario = scenario_of(point, path)
-            assert (scenario.control.form, scenario.codec.name, scenario.statistics.model) == (
-                "paper",
-                "model",
-                "trace",
-            )
-    both = {point.label: scenario_of(point, trace).device.deadline_s for point in every if "× B (" in point.study}
+        scenario = scenario_of(point)
+        assert (scenario.control.form, scenario.codec.name, scenario.statistics.model) == ("paper", "model", "recorded")
+    both = {point.label: scenario_of(point).device.deadline_s for point in every if "× B (" in point.study}
     assert len(set(both.values())) == 2, "both repairs of Table I"
 
 
-def test_more_clients_take_the_values_of_the_recorded_ones_in_turn(trace: Path) -> None:
-    with trace_for(5, trace) as path:
-        rows = list(csv.DictReader(path.read_text().splitlines()))
-    assert len(rows) == 3 * 5
-    by_client = {int(row["client"]): float(row["weight_range"]) for row in rows if row["round"] == "0"}
-    assert [by_client[k] for k in range(5)] == pytest.approx([0.2, 0.21, 0.2, 0.21, 0.2])
+def test_cells_take_the_trainings_in_turn(monkeypatch: pytest.MonkeyPatch, trainings: Path) -> None:
+    seen = []
+
+    def cell(_point: Point, recording: Recording, _seed: int) -> dict:
+        seen.append(float(recording.series["loss"][0, 0]))
+        return {"qccf": {"energy_j": 1.0}}
+
+    monkeypatch.setattr(decisions, "policies_in_cell", cell)
+    compute([Point("s", "x", ())], 4, trainings / "record.json", trainings)
+    assert np.round(np.array(seen) - seen[0], 3).tolist() == [0.0, 1.0, 0.0, 1.0]
+    with pytest.raises(SystemExit, match="has no other"):
+        recordings_of(Point("s", "x", (), trainings="other-?.npz"), trainings)
 
 
 def test_a_trace_of_a_run_gives_its_statistics_again(tmp_path: Path) -> None:
@@ -80,23 +81,26 @@ def test_a_cell_more_is_a_value_more_in_every_column() -> None:
     assert extended(second, {"a": {"energy_j": 2.0}}, 2)["a"]["bits"] == [None, 3.0, None]
 
 
-def test_cells_are_computed_once_and_added(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trace: Path) -> None:
+def test_cells_are_computed_once_and_added(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trainings: Path) -> None:
     """In batches: all points have the first cells before one has more."""
     monkeypatch.setattr(decisions, "BATCH", 2)
     seen = []
 
-    def cell(point: Point, _trace: Path, seed: int) -> dict:
+    def cell(point: Point, _recording: Recording, seed: int) -> dict:
         seen.append((point.label, seed))
         return {"qccf": {"energy_j": float(seed)}}
 
     monkeypatch.setattr(decisions, "policies_in_cell", cell)
     chosen, file = [Point("s", "x", ()), Point("s", "y", ())], tmp_path / "record.json"
-    compute(chosen, 3, file, trace)
+    compute(chosen, 3, file, trainings)
     assert seen == [("x", 0), ("x", 1), ("y", 0), ("y", 1), ("x", 2), ("y", 2)]
-    compute(chosen, 3, file, trace)
+    compute(chosen, 3, file, trainings)
     assert len(seen) == 6, "nothing is repeated"
     assert read_record(file)["s: y"] == {"qccf": {"energy_j": [0.0, 1.0, 2.0]}}
     json.loads(file.read_text())
+    (trainings / "emnist-1.npz").unlink()
+    with pytest.raises(SystemExit, match="computed from other trainings"):
+        compute(chosen, 4, file, trainings)
 
 
 def test_the_best_constants_are_the_cheapest_that_are_as_precise_and_serve_as_many() -> None:
@@ -125,18 +129,23 @@ def test_the_energy_at_an_error_lies_between_the_values_of_v() -> None:
     assert math.isnan(energies[1])
 
 
-def test_policies_and_the_genetic_algorithm_in_one_cell(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_policies_and_the_genetic_algorithm_in_one_cell(trainings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decisions, "GENETIC_ROUNDS", 2)
-    with trace_for(10, trace) as path:
-        cell = decisions.policies_in_cell(Point("s", "x", ("federation.rounds=4",), tuple(POLICIES)), path, 0)
-        gaps = decisions.genetic_in_cell(Point("s", "x", ()), path, 0)
-        nowhere = Point("s", "x", ("device.deadline_s=1e-5", "federation.rounds=4"), ("qccf",))
-        assert math.isnan(decisions.policies_in_cell(nowhere, path, 0)["qccf"]["energy_j"])
+    recording = recordings_of(Point("s", "x", ()), trainings)[0]
+    cell = decisions.policies_in_cell(Point("s", "x", ("federation.rounds=4",), tuple(POLICIES)), recording, 0)
+    gaps = decisions.genetic_in_cell(Point("s", "x", ()), recording, 0)
+    nowhere = Point("s", "x", ("device.deadline_s=1e-5", "federation.rounds=4"), ("qccf",))
+    assert math.isnan(decisions.policies_in_cell(nowhere, recording, 0)["qccf"]["energy_j"])
     assert cell.keys() == POLICIES.keys()
     assert [cell[f"fixed-bits {bits}"]["bits"] for bits in (1, 2, 3)] == [1.0, 2.0, 3.0]
     errors = [cell[f"fixed-bits {bits}"]["error"] for bits in (1, 2, 3)]
     assert errors[0] > errors[1] > errors[2]
+    assert cell["qccf, updates"]["error"] < 0.1 * cell["qccf"]["error"], "updates are far smaller than models"
     assert cell["no-quantization"]["late"] == 1.0
     assert cell["qccf"]["energy_j"] < cell["same-size, joint"]["energy_j"] < cell["same-size, CPU follows"]["energy_j"]
     assert gaps.keys() == decisions.GENETIC.keys()
     assert all(one["gap"] >= -1e-9 for one in gaps.values()), "no decision is better than the exact one"
+    weight = scenario_of(Point("s", "x", ())).control.paper.energy_weight
+    lost, gap = (np.array([one[name] for one in gaps.values()]) for name in ("lost_j", "gap"))
+    assert lost[gap > 1e-6].min() > 0.0
+    assert (lost[gap <= 0.0] <= 1e-12 / weight).all()
