@@ -9,15 +9,18 @@ DOCS := .venv/.ready-docs
 # One file per worker at a time, in the order of tests/conftest.py: servers and nodes first because they mostly wait.
 PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 5
 
-.PHONY: run check test lint browser docs bench mutants clean
+.PHONY: run check test test-all lint browser docs bench mutants clean
 
 run: $(RUN)
 	$(BIN)/qccf compare quick --also lean
 
 check: $(DEV) lint
-	$(PYTEST) -m "not slow and not deployment and not browser"
+	$(PYTEST) -m "not slow and not long and not deployment and not browser"
 
 test: $(DEV) browser lint
+	$(PYTEST) -m "not long"
+
+test-all: $(DEV) browser lint
 	$(PYTEST)
 
 lint: $(DEV)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-EARLY = ("deployment", "slow")
+EARLY = ("deployment", "long", "slow")
 
 
 def pytest_configure() -> None:

@@ -12,7 +12,7 @@ ROUNDS = {30: 4, 8: 2}
 """Instead of the notebook's numbers of rounds, those that the test runs."""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")  # of the notebook's own machinery
 def test_every_cell_runs_and_gives_what_the_notebook_shows(tmp_path: Path) -> None:
     notebook = nbformat.read(NOTEBOOK, as_version=4)

@@ -63,7 +63,7 @@ def test_every_command_of_the_documents_has_a_rule() -> None:
     assert all(step.rule.lane in ("quick", "slow") or step.rule.why for step in found)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_quick_part_of_the_walk() -> None:
     command = [sys.executable, "-m", "support.walkthrough", "--quick"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

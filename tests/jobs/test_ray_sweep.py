@@ -117,6 +117,7 @@ def finished(process: "subprocess.Popen[str]") -> str:
     return shown
 
 
+@pytest.mark.long
 def test_a_node_dies_and_every_run_is_there_once(tmp_path: Path, cluster) -> None:
     address, _, second = cluster
     file = write_sweep(tmp_path / "grid.toml", tmp_path)
