@@ -1,12 +1,23 @@
 """Shared fixtures, and the order in which test files run."""
 
+import base64
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+EMPTY = {
+    "svg": b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"></svg>',
+    "pdf": b"%PDF-1.4\n%%EOF\n",
+    "png": base64.b64decode(
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+    ),
+}
+"""The smallest files of each kind."""
 
 EARLY = ("deployment", "long", "slow")
 
@@ -25,6 +36,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         rank = next((rank for rank, name in enumerate(EARLY) if item.get_closest_marker(name)), len(EARLY))
         order[item.path] = min(rank, order.get(item.path, len(EARLY)))
     items.sort(key=lambda item: order[item.path])
+
+
+@pytest.fixture(autouse=True)
+def _empty_files_of_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are built, but their files are not drawn: that is most of the time of a small run. Tests of what a file
+    shows are marked `drawn`."""
+    if "qccf.reports.figures.drawing" in sys.modules and not request.node.get_closest_marker("drawn"):
+        monkeypatch.setattr("qccf.reports.figures.drawing.ChartFigure.savefig", _save_empty)
+
+
+def _save_empty(_: Any, file: Any, *, format: str, **__: Any) -> None:  # noqa: A002
+    file.write(EMPTY[format])
 
 
 @pytest.fixture

@@ -139,6 +139,7 @@ def test_the_page_says_what_was_done(reproduced: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.drawn
 def test_the_report_of_the_folder_is_that_of_the_command(reproduced: Path, tmp_path: Path) -> None:
     """Runs with a setting changed are no experiment of the paper, so the page has one table of claims."""
     assert len(json.loads((reproduced / "reproduction.json").read_text())["varied"]) == 3
