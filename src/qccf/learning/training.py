@@ -102,10 +102,20 @@ class FlatModel:
         with torch.autocast(self.device.type, dtype=torch.bfloat16):
             return self.model(inputs).float()
 
-    def gradient_at(self, samples: torch.Tensor, labels: torch.Tensor, rng: np.random.Generator | None = None) -> float:
-        """Write the gradient of the mean loss to `gradients`; return the loss."""
+    def gradient_at(
+        self,
+        samples: torch.Tensor,
+        labels: torch.Tensor,
+        rng: np.random.Generator | None = None,
+        adjustment: torch.Tensor | None = None,
+    ) -> float:
+        """Write the gradient of the mean loss to `gradients`; return the loss. `adjustment` is added to the scores of
+        the first classes."""
         self.gradients.zero_()
-        loss = self.loss(self.logits(samples, rng), labels.to(self.device))
+        scores = self.logits(samples, rng)
+        if adjustment is not None:
+            scores = scores + functional.pad(adjustment.to(self.device), (0, scores.shape[1] - len(adjustment)))
+        loss = self.loss(scores, labels.to(self.device))
         loss.backward()  # type: ignore[no-untyped-call]
         return float(loss.detach())
 
@@ -151,6 +161,7 @@ def local_update(
     rng: np.random.Generator,
     transform_rng: np.random.Generator | None = None,
     make_optimizer: MakeOptimizer | None = None,
+    adjustment: torch.Tensor | None = None,
 ) -> LocalResult:
     """τ steps in τ_e epochs. Each epoch shuffles the client's data and cuts them into equal batches, or into batches of
     `batch_size` and a smaller last one.
@@ -169,7 +180,7 @@ def local_update(
         total = torch.zeros_like(model.gradients) if optimizer is not None else None
         sum_of_squares = 0.0
         for batch in batches(len(labels), steps, rng, batch_size):
-            losses.append(model.gradient_at(images[batch], labels[batch], transform_rng))
+            losses.append(model.gradient_at(images[batch], labels[batch], transform_rng, adjustment))
             sum_of_squares += float(model.gradients.dot(model.gradients))
             if optimizer is None or total is None:
                 model.weights.add_(model.gradients, alpha=-learning_rate)
@@ -202,6 +213,7 @@ def probe(
     rng: np.random.Generator,
     transform_rng: np.random.Generator | None = None,
     make_optimizer: MakeOptimizer | None = None,
+    adjustment: torch.Tensor | None = None,
 ) -> LocalResult:
     """The same statistics for a fixed model, from the gradients of one epoch, or of its first batches, without updates.
 
@@ -216,7 +228,7 @@ def probe(
     total = torch.zeros_like(model.gradients)
     sum_of_squares, losses = 0.0, []
     for batch in probed:
-        losses.append(model.gradient_at(images[batch], labels[batch], transform_rng))
+        losses.append(model.gradient_at(images[batch], labels[batch], transform_rng, adjustment))
         total += model.gradients
         sum_of_squares += float(model.gradients.dot(model.gradients))
     mean = total / num_batches

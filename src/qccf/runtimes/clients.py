@@ -23,6 +23,7 @@ from qccf.core.errors import ConfigError
 from qccf.core.streams import key, stream
 from qccf.learning.attacks.registry import attackers
 from qccf.learning.datasets import Dataset
+from qccf.learning.logit_adjustment import logit_adjustment
 from qccf.learning.losses import build_loss
 from qccf.learning.models.registry import build_model
 from qccf.learning.optimizers import optimizer_maker
@@ -91,6 +92,8 @@ class Clients:
         self.attackers = hostile if scenario.attack.kind != "none" else frozenset()
         learning = scenario.learning
         self._loss = build_loss(learning.loss, learning.loss_options)
+        everybodys = dataset.train_labels[np.concatenate(self.shares)]
+        self._class_counts = np.bincount(everybodys, minlength=dataset.num_classes)
         self._transforms = build_transforms(scenario.data.transform, dataset.train_images)
         self._models: queue.SimpleQueue[FlatModel] = queue.SimpleQueue()
         for _ in range(self.workers):
@@ -172,6 +175,7 @@ class Clients:
                     rng=stream(self.seed, name[0], client, *name[1:]),
                     transform_rng=stream(self.seed, "transform", name[0], client, *name[1:]),
                     make_optimizer=make_optimizer,
+                    adjustment=logit_adjustment(labels, self._class_counts) if learning.logit_adjustment else None,
                 )
             result = with_scaled_gradients(result, factor)
             if client not in self.attackers:

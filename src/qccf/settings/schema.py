@@ -130,6 +130,11 @@ class LearningSection(Section):
     decay: float = key(1.0, "factor of the learning rate from one round to the next; 1 keeps it", gt=0, le=1)
     loss: str = key("cross-entropy", "loss: cross-entropy, or your own as module:callable")
     loss_options: dict[str, Any] = key({}, "options passed to the loss, such as label_smoothing of cross-entropy")
+    logit_adjustment: bool = key(
+        False,
+        "clients correct their scores in training for how often they have each class; they must know how often all "
+        "data have it",
+    )
     optimizer: str = key("sgd", "local optimizer, fresh in each round: sgd, adamw, or your own as module:callable")
     momentum: float = key(0.0, "momentum of sgd", ge=0, lt=1)
     weight_decay: float = key(0.0, "weight decay of the local optimizer", ge=0, le=10)
