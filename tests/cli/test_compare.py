@@ -171,7 +171,7 @@ def test_targets_are_listed_with_what_they_took_and_a_preset_is_compared_beside(
     for one in runs:
         assert one["targets"]["0.99"] is None
         assert set(one["targets"]["0.3"]) == {"rounds", "seconds", "energy_j"}
-    assert runs[1]["energy_j"] < runs[0]["energy_j"], "one epoch of half of the clients"
+    assert runs[1]["energy_j"] < runs[0]["energy_j"], "one epoch of few clients"
 
 
 def test_runs_stop_at_an_accuracy_and_are_finished(tmp_path: Path, capsys) -> None:

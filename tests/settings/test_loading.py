@@ -120,6 +120,13 @@ def test_the_papers_form_has_one_learning_rate() -> None:
     assert load_scenario("femnist", ["learning.decay=0.9"]).learning.decay == 0.9
 
 
+def test_class_shares_are_not_told_where_updates_are_private() -> None:
+    adjusted, private = "learning.logit_adjustment=true", ("privacy.clip_norm=1", "privacy.noise_multiplier=0.5")
+    with pytest.raises(ConfigError, match=r"contradicts privacy.noise_multiplier = 0.5"):
+        load_scenario("femnist", [adjusted, *private])
+    assert load_scenario("femnist", [adjusted, private[0]]).learning.logit_adjustment
+
+
 def test_the_papers_form_has_one_power_for_all() -> None:
     with pytest.raises(ConfigError, match='power = "adapted" has no effect in form = "paper"'):
         scenario_from_dict({"control": {"form": "paper", "power": "adapted"}})

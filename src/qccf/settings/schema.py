@@ -307,6 +307,17 @@ class _Base(Section):
         return self
 
     @model_validator(mode="after")
+    def _class_shares_are_private(self) -> "_Base":
+        """How often all data have each class is counted without noise, which no ε would account for."""
+        if self.learning.logit_adjustment and self.privacy.noise_multiplier:
+            raise ValueError(
+                "learning.logit_adjustment = true contradicts privacy.noise_multiplier = "
+                f"{self.privacy.noise_multiplier:g}, because clients tell how often they have each class: leave one of "
+                "them out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _one_source_of_interference(self) -> "_Base":
         """A trace holds what its channels were, so neither path loss nor neighbours add to it."""
         others = {"radio.trace": self.radio.trace, "radio.interference_margin_db": self.radio.interference_margin_db}
