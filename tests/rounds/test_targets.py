@@ -94,6 +94,15 @@ def test_the_sentence_names_the_least_energy_to_the_highest_common_target() -> N
     assert least_energy_sentence([made_run([0.6, 0.6], energy_j=0.1), nearly], [0.5]) == "", "the same within 5 %"
 
 
+def test_the_sentence_is_about_a_target_that_most_have_reached() -> None:
+    """Not about the highest, which the cheapest may be too slow to reach."""
+    first, cheap = made_run([0.5, 0.5, 0.9, 0.9]), made_run([0.5, 0.5], energy_j=0.1, label="cheap")
+    dear = made_run([0.5, 0.5, 0.9, 0.9], energy_j=9.0, label="dear")
+    assert least_energy_sentence([first, cheap, dear], [0.4, 0.5, 0.8]) == (
+        "Remember: to 50 % accuracy, cheap qccf took 200 mJ, 5 % of the 4.00 J that qccf took."
+    )
+
+
 def test_the_sentence_counts_what_all_seeds_reached_and_compares_with_the_dearest() -> None:
     first = made_run([0.6, 0.6], energy_j=0.1)
     dear, dearer = (made_run([0.6, 0.6], energy_j=joules, label=f"{joules:g} J") for joules in (1.0, 2.0))

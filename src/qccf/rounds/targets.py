@@ -5,7 +5,7 @@ the mean of its last `evaluation.averaged` evaluations is at least the target.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -111,31 +111,36 @@ MOST_SHARE = 95.0
 
 
 def least_energy_sentence(runs: Sequence[Run], targets: Sequence[float]) -> str:
-    """What reached the highest target with the least energy, beside the first of the runs; empty without such a pair.
+    """What reached a target with the least energy, beside the first of the runs; empty without such a pair.
 
-    A target counts that all seeds of the first and of at least one other have reached. A difference of a few per cent
-    is not worth remembering.
+    It is the highest of the targets that most kinds of runs have reached, with all their seeds, so that a kind that
+    takes little energy per round is not left out for being slow. The first must be among them. A difference of a few
+    per cent is not worth remembering.
     """
     labels = run_labels(runs)
     kinds = {label: [run for own, run in zip(labels, runs, strict=True) if own == label] for label in labels}
     first = labels[0]
-    for target in sorted(targets, reverse=True):
-        costs = {label: [cost_to(run, target) for run in mine] for label, mine in kinds.items()}
-        known = {
-            label: estimate(cost.energy_j for cost in mine if cost is not None).mean
-            for label, mine in costs.items()
-            if all(mine)
-        }
-        if first not in known or len(known) < 2:
-            continue
-        best = min(known, key=lambda label: known[label])
-        if best == first:
-            best, first = first, max(known, key=lambda label: known[label])
-        share = 100.0 * known[best] / known[first]
-        if share > MOST_SHARE:
-            return ""
-        return (
-            f"Remember: to {100 * target:g} % accuracy, {best} took {quantity(known[best], 'J')}, {share:.2g} % of the "
-            f"{quantity(known[first], 'J')} that {first} took."
-        )
-    return ""
+    found = [(target, _energies_j(kinds, target)) for target in targets]
+    common = [(target, known) for target, known in found if first in known and len(known) > 1]
+    if not common:
+        return ""
+    target, known = max(common, key=lambda one: (len(one[1]), one[0]))
+    best = min(known, key=lambda label: known[label])
+    other = first if best != first else max(known, key=lambda label: known[label])
+    share = 100.0 * known[best] / known[other]
+    if share > MOST_SHARE:
+        return ""
+    return (
+        f"Remember: to {100 * target:g} % accuracy, {best} took {quantity(known[best], 'J')}, {share:.2g} % of the "
+        f"{quantity(known[other], 'J')} that {other} took."
+    )
+
+
+def _energies_j(kinds: Mapping[str, Sequence[Run]], target: float) -> dict[str, float]:
+    """The mean energy to a target of each kind of runs whose seeds have all reached it."""
+    costs = {label: [cost_to(run, target) for run in mine] for label, mine in kinds.items()}
+    return {
+        label: estimate(cost.energy_j for cost in mine if cost is not None).mean
+        for label, mine in costs.items()
+        if all(mine)
+    }
