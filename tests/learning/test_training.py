@@ -173,9 +173,9 @@ def test_any_number_of_steps_is_spread_over_the_epochs() -> None:
     seen: list[int] = []
 
     class Counting(FlatModel):
-        def gradient_at(self, samples, answers, rng=None):
+        def gradient_at(self, samples, answers, *more):
             seen.append(len(answers))
-            return super().gradient_at(samples, answers, rng)
+            return super().gradient_at(samples, answers, *more)
 
     flat = Counting(build_model("tests.helpers.tiny:Tiny", 0), device="cpu", precision="fp32")
     common = {"local_updates": 7, "local_epochs": 2, "learning_rate": 0.1, "rng": np.random.default_rng(0)}
