@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from qccf.core.contracts import FloatArray
 from qccf.core.errors import ConfigError
@@ -92,8 +93,6 @@ class Clients:
         self.attackers = hostile if scenario.attack.kind != "none" else frozenset()
         learning = scenario.learning
         self._loss = build_loss(learning.loss, learning.loss_options)
-        everybodys = dataset.train_labels[np.concatenate(self.shares)]
-        self._class_counts = np.bincount(everybodys, minlength=dataset.num_classes)
         self._transforms = build_transforms(scenario.data.transform, dataset.train_images)
         self._models: queue.SimpleQueue[FlatModel] = queue.SimpleQueue()
         for _ in range(self.workers):
@@ -175,7 +174,7 @@ class Clients:
                     rng=stream(self.seed, name[0], client, *name[1:]),
                     transform_rng=stream(self.seed, "transform", name[0], client, *name[1:]),
                     make_optimizer=make_optimizer,
-                    adjustment=logit_adjustment(labels, self._class_counts) if learning.logit_adjustment else None,
+                    adjustment=logit_adjustment(labels, self._class_counts()) if learning.logit_adjustment else None,
                 )
             result = with_scaled_gradients(result, factor)
             if client not in self.attackers:
@@ -187,6 +186,11 @@ class Clients:
             return then(client, self._with_model(lambda model: trained(model, client)))
 
         return dict(zip(order, self._pool.map(one, order), strict=True))
+
+    def _class_counts(self) -> NDArray[np.int64]:
+        """How many samples of each class all clients have."""
+        labels = self.dataset.train_labels[np.concatenate(self.shares)]
+        return np.bincount(labels, minlength=self.dataset.num_classes)
 
     def evaluate(self, weights: Flat, samples: int | None = None) -> tuple[float, float]:
         """Accuracy and loss on all test samples, or on the same random `samples` of them each time."""
