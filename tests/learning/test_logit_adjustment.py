@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from qccf.learning.logit_adjustment import ABSENT, logit_adjustment
+from qccf.learning.logit_adjustment import ABSENT, class_counts, logit_adjustment
 from qccf.learning.results import LocalResult
 from qccf.learning.training import FlatModel
 from qccf.rounds.world import build_world
@@ -27,6 +27,12 @@ def test_a_class_that_only_this_client_claims_is_not_corrected() -> None:
 
 def test_with_everybodys_shares_nothing_is_added() -> None:
     assert logit_adjustment(torch.tensor([0, 0, 1]), np.array([20, 10])).tolist() == [0.0, 0.0]
+
+
+def test_classes_are_counted_in_the_data_that_the_model_meets() -> None:
+    clients, dataset = np.array([0, 0, 1, 3]), np.array([0, 1, 1, 1, 2, 3, 3])
+    assert class_counts(clients, 5, clients).tolist() == [2, 1, 0, 1, 0]
+    assert class_counts(clients, 5, dataset).tolist() == [1, 3, 0, 2, 0], "no client can learn class 2"
 
 
 def test_bayes_rule() -> None:
@@ -71,3 +77,19 @@ def test_clients_correct_for_the_labels_they_train_with() -> None:
     assert np.all(losses[1] != losses[0])
     assert np.all(losses[3] != losses[2])
     assert np.all(np.abs(losses[3] - losses[1]) < 1.0), "a flipped class is not taken for one that the client lacks"
+
+
+def test_clients_correct_for_their_own_shares_or_for_those_of_the_whole_dataset() -> None:
+    data = tiny_dataset()
+
+    def added(wanted: str) -> torch.Tensor:
+        scenario = tiny_scenario(f"learning.logit_adjustment={wanted}")
+        with Clients(scenario, data, build_world(scenario, 0).dataset_sizes, 0) as clients:
+            clients.shares = [np.arange(6), np.arange(6, 9)]
+            return logit_adjustment(torch.from_numpy(data.train_labels[:6]), clients._class_counts())
+
+    held, everything = (np.bincount(data.train_labels[:end], minlength=data.num_classes) for end in (9, None))
+    own = torch.from_numpy(data.train_labels[:6])
+    assert torch.equal(added("true"), logit_adjustment(own, held))
+    assert torch.equal(added('"dataset"'), logit_adjustment(own, np.where(held > 0, everything, 0)))
+    assert not torch.equal(added("true"), added('"dataset"'))

@@ -24,7 +24,7 @@ from qccf.core.errors import ConfigError
 from qccf.core.streams import key, stream
 from qccf.learning.attacks.registry import attackers
 from qccf.learning.datasets import Dataset
-from qccf.learning.logit_adjustment import logit_adjustment
+from qccf.learning.logit_adjustment import class_counts, logit_adjustment
 from qccf.learning.losses import build_loss
 from qccf.learning.models.registry import build_model
 from qccf.learning.optimizers import optimizer_maker
@@ -188,9 +188,11 @@ class Clients:
         return dict(zip(order, self._pool.map(one, order), strict=True))
 
     def _class_counts(self) -> NDArray[np.int64]:
-        """How many samples of each class all clients have."""
-        labels = self.dataset.train_labels[np.concatenate(self.shares)]
-        return np.bincount(labels, minlength=self.dataset.num_classes)
+        """How many samples of each class there are in the data for which scores are corrected."""
+        labels = self.dataset.train_labels
+        clients = labels[np.concatenate(self.shares)]
+        meets = labels if self.scenario.learning.logit_adjustment == "dataset" else clients
+        return class_counts(clients, self.dataset.num_classes, meets)
 
     def evaluate(self, weights: Flat, samples: int | None = None) -> tuple[float, float]:
         """Accuracy and loss on all test samples, or on the same random `samples` of them each time."""

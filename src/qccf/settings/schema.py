@@ -5,6 +5,7 @@ Every physical key carries its unit. Limits are wide enough for any sensible cel
 aggregation rules and attacks come from their own files.
 """
 
+import json
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -130,10 +131,10 @@ class LearningSection(Section):
     decay: float = key(1.0, "factor of the learning rate from one round to the next; 1 keeps it", gt=0, le=1)
     loss: str = key("cross-entropy", "loss: cross-entropy, or your own as module:callable")
     loss_options: dict[str, Any] = key({}, "options passed to the loss, such as label_smoothing of cross-entropy")
-    logit_adjustment: bool = key(
+    logit_adjustment: bool | Literal["dataset"] = key(
         False,
         "clients correct their scores in training for how often they have each class; they must know how often all "
-        "data have it",
+        'clients together have it, or, for "dataset", how often the whole training part of the dataset has it',
     )
     optimizer: str = key("sgd", "local optimizer, fresh in each round: sgd, adamw, or your own as module:callable")
     momentum: float = key(0.0, "momentum of sgd", ge=0, lt=1)
@@ -311,9 +312,9 @@ class _Base(Section):
         """How often all data have each class is counted without noise, which no ε would account for."""
         if self.learning.logit_adjustment and self.privacy.noise_multiplier:
             raise ValueError(
-                "learning.logit_adjustment = true contradicts privacy.noise_multiplier = "
-                f"{self.privacy.noise_multiplier:g}, because clients tell how often they have each class: leave one of "
-                "them out"
+                f"learning.logit_adjustment = {json.dumps(self.learning.logit_adjustment)} contradicts "
+                f"privacy.noise_multiplier = {self.privacy.noise_multiplier:g}, because clients tell how often they "
+                "have each class: leave one of them out"
             )
         return self
 
