@@ -124,7 +124,11 @@ def test_class_shares_are_not_told_where_updates_are_private() -> None:
     adjusted, private = "learning.logit_adjustment=true", ("privacy.clip_norm=1", "privacy.noise_multiplier=0.5")
     with pytest.raises(ConfigError, match=r"contradicts privacy.noise_multiplier = 0.5"):
         load_scenario("femnist", [adjusted, *private])
-    assert load_scenario("femnist", [adjusted, private[0]]).learning.logit_adjustment
+    assert load_scenario("femnist", [adjusted, private[0]]).learning.logit_adjustment is True
+    with pytest.raises(ConfigError, match=r'logit_adjustment = "dataset" contradicts privacy.noise_multiplier'):
+        load_scenario("femnist", ["learning.logit_adjustment=dataset", *private])
+    with pytest.raises(ConfigError, match=r"'maybe' is not one of false, true or 'dataset'\."):
+        load_scenario("femnist", ["learning.logit_adjustment=maybe"])
 
 
 def test_the_papers_form_has_one_power_for_all() -> None:

@@ -387,7 +387,8 @@ def _sentence(error: ValidationError) -> str:
     if kind == "literal_error":
         found = closest(str(value), re.findall(r"'([^']*)'", limits["expected"]))
         likely = f" (did you mean {found!r}?)" if found else ""
-        return f"{key} = {value!r} is not one of {limits['expected']}{likely}."
+        choices = limits["expected"].replace("False", "false").replace("True", "true")
+        return f"{key} = {value!r} is not one of {choices}{likely}."
     if key in WORDS and isinstance(value, str):
         return f'{key} = {value!r} is neither "{WORDS[key]}" nor a number{_unit_hint(key)}.'
     wanted = {

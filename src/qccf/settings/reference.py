@@ -77,7 +77,7 @@ def _limits(field: FieldInfo) -> Iterator[str]:
 
 def _choices(annotation: Any) -> list[str]:
     if get_origin(annotation) is Literal:
-        return [str(value) for value in get_args(annotation)]
+        return [_shown(value) for value in get_args(annotation)]
     return ["true", "false"] if annotation is bool else []
 
 

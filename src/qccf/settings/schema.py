@@ -131,7 +131,7 @@ class LearningSection(Section):
     decay: float = key(1.0, "factor of the learning rate from one round to the next; 1 keeps it", gt=0, le=1)
     loss: str = key("cross-entropy", "loss: cross-entropy, or your own as module:callable")
     loss_options: dict[str, Any] = key({}, "options passed to the loss, such as label_smoothing of cross-entropy")
-    logit_adjustment: bool | Literal["dataset"] = key(
+    logit_adjustment: Literal[False, True, "dataset"] = key(
         False,
         "clients correct their scores in training for how often they have each class; they must know how often all "
         'clients together have it, or, for "dataset", how often the whole training part of the dataset has it',
