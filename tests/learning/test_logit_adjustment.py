@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from qccf.learning.logit_adjustment import ABSENT, class_counts, logit_adjustment
+from qccf.learning.logit_adjustment import ABSENT, Adjustment
 from qccf.learning.results import LocalResult
 from qccf.learning.training import FlatModel
 from qccf.rounds.world import build_world
@@ -14,25 +15,43 @@ from qccf.runtimes.clients import Clients
 from tests.helpers.tiny import tiny_dataset, tiny_scenario
 
 
+def whole(labels: torch.Tensor, everybodys: NDArray[np.int64]) -> torch.Tensor:
+    """The whole correction, for the shares of all clients."""
+    return Adjustment(everybodys, everybodys).of(labels)
+
+
 def test_by_hand() -> None:
     """The client has 3 of class 0 and 1 of class 1. All data have 4, 4, 8 and 0."""
-    added = logit_adjustment(torch.tensor([0, 0, 1, 0]), np.array([4, 4, 8, 0])).numpy()
+    added = whole(torch.tensor([0, 0, 1, 0]), np.array([4, 4, 8, 0])).numpy()
     np.testing.assert_allclose(added, [np.log(3.0), 0.0, ABSENT, 0.0], rtol=1e-6)
 
 
 def test_a_class_that_only_this_client_claims_is_not_corrected() -> None:
-    added = logit_adjustment(torch.tensor([0, 1]), np.array([5, 0]))
+    added = whole(torch.tensor([0, 1]), np.array([5, 0]))
     assert added.tolist() == pytest.approx([np.log(0.5), 0.0])
 
 
 def test_with_everybodys_shares_nothing_is_added() -> None:
-    assert logit_adjustment(torch.tensor([0, 0, 1]), np.array([20, 10])).tolist() == [0.0, 0.0]
+    assert whole(torch.tensor([0, 0, 1]), np.array([20, 10])).tolist() == [0.0, 0.0]
 
 
-def test_classes_are_counted_in_the_data_that_the_model_meets() -> None:
-    clients, dataset = np.array([0, 0, 1, 3]), np.array([0, 1, 1, 1, 2, 3, 3])
-    assert class_counts(clients, 5, clients).tolist() == [2, 1, 0, 1, 0]
-    assert class_counts(clients, 5, dataset).tolist() == [1, 3, 0, 2, 0], "no client can learn class 2"
+def test_scores_for_other_shares_than_the_clients() -> None:
+    """The clients have 4, 4 and 8, the model meets 2, 1, 1 and 4: class 3, which no client has, is left out of both."""
+    added = Adjustment(np.array([4, 4, 8, 0]), np.array([2, 1, 1, 4])).of(torch.tensor([0, 0, 1, 2]))
+    np.testing.assert_allclose(added, [np.log(0.5 / 0.5), np.log(0.25 / 0.25), np.log(0.25 / 0.25), 0.0], atol=1e-7)
+    added = Adjustment(np.array([4, 4, 8]), np.array([1, 2, 1])).of(torch.tensor([0, 0, 1, 2]))
+    np.testing.assert_allclose(added, [np.log(0.5 / 0.25), np.log(0.25 / 0.5), 0.0], rtol=1e-6)
+
+
+def test_a_part_of_the_difference() -> None:
+    """The client has 3, 1 and none of the classes, which counts as half a sample; all clients have a third of each."""
+    clients, labels = np.array([5, 5, 5]), torch.tensor([0, 0, 0, 1])
+    whole = np.log(np.array([3.0, 1.0, 0.5]) / 4.5 * 3.0)
+    np.testing.assert_allclose(Adjustment(clients, clients, 0.5).of(labels), 0.5 * whole, rtol=1e-6)
+    meets = np.array([1, 1, 2])
+    np.testing.assert_allclose(
+        Adjustment(clients, meets, 0.0).of(labels), np.log(4 / 3 * np.array([1, 1, 0.5])), rtol=1e-6
+    )
 
 
 def test_bayes_rule() -> None:
@@ -40,7 +59,7 @@ def test_bayes_rule() -> None:
     likelihoods, everybodys, own = np.array([0.2, 0.5, 0.9]), np.array([50, 30, 20]), np.array([1, 6, 3])
     for_all = torch.from_numpy(np.log(likelihoods * everybodys))
     labels = torch.from_numpy(np.repeat(np.arange(3), own))
-    ours = functional.softmax(for_all + logit_adjustment(labels, everybodys), 0).numpy()
+    ours = functional.softmax(for_all + whole(labels, everybodys), 0).numpy()
     np.testing.assert_allclose(ours, likelihoods * own / (likelihoods * own).sum(), rtol=1e-6)
 
 
@@ -82,14 +101,18 @@ def test_clients_correct_for_the_labels_they_train_with() -> None:
 def test_clients_correct_for_their_own_shares_or_for_those_of_the_whole_dataset() -> None:
     data = tiny_dataset()
 
-    def added(wanted: str) -> torch.Tensor:
-        scenario = tiny_scenario(f"learning.logit_adjustment={wanted}")
+    def made(*settings: str) -> Adjustment:
+        scenario = tiny_scenario(*settings)
         with Clients(scenario, data, build_world(scenario, 0).dataset_sizes, 0) as clients:
             clients.shares = [np.arange(6), np.arange(6, 9)]
-            return logit_adjustment(torch.from_numpy(data.train_labels[:6]), clients._class_counts())
+            return clients._adjustment()
 
     held, everything = (np.bincount(data.train_labels[:end], minlength=data.num_classes) for end in (9, None))
-    own = torch.from_numpy(data.train_labels[:6])
-    assert torch.equal(added("true"), logit_adjustment(own, held))
-    assert torch.equal(added('"dataset"'), logit_adjustment(own, np.where(held > 0, everything, 0)))
-    assert not torch.equal(added("true"), added('"dataset"'))
+    own, whole = made("learning.logit_adjustment=true"), made('learning.logit_adjustment="dataset"')
+    for one in (own, whole):
+        np.testing.assert_array_equal(one.clients, held)
+    np.testing.assert_array_equal(own.meets, held)
+    np.testing.assert_array_equal(whole.meets, everything)
+    assert own.strength == 1.0
+    part = made("learning.logit_adjustment=true", "learning.adjustment_strength=0.25")
+    assert part.strength == 0.25

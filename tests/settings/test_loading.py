@@ -129,6 +129,10 @@ def test_class_shares_are_not_told_where_updates_are_private() -> None:
         load_scenario("femnist", ["learning.logit_adjustment=dataset", *private])
     with pytest.raises(ConfigError, match=r"'maybe' is not one of false, true or 'dataset'\."):
         load_scenario("femnist", ["learning.logit_adjustment=maybe"])
+    with pytest.raises(
+        ConfigError, match=r"adjustment_strength = 0\.5 has no effect without learning\.logit_adjustment"
+    ):
+        load_scenario("femnist", ["learning.adjustment_strength=0.5"])
 
 
 def test_the_papers_form_has_one_power_for_all() -> None:

@@ -17,14 +17,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from qccf.core.contracts import FloatArray
 from qccf.core.errors import ConfigError
 from qccf.core.streams import key, stream
 from qccf.learning.attacks.registry import attackers
 from qccf.learning.datasets import Dataset
-from qccf.learning.logit_adjustment import class_counts, logit_adjustment
+from qccf.learning.logit_adjustment import Adjustment
 from qccf.learning.losses import build_loss
 from qccf.learning.models.registry import build_model
 from qccf.learning.optimizers import optimizer_maker
@@ -174,7 +173,7 @@ class Clients:
                     rng=stream(self.seed, name[0], client, *name[1:]),
                     transform_rng=stream(self.seed, "transform", name[0], client, *name[1:]),
                     make_optimizer=make_optimizer,
-                    adjustment=logit_adjustment(labels, self._class_counts()) if learning.logit_adjustment else None,
+                    adjustment=self._adjustment().of(labels) if learning.logit_adjustment else None,
                 )
             result = with_scaled_gradients(result, factor)
             if client not in self.attackers:
@@ -187,12 +186,13 @@ class Clients:
 
         return dict(zip(order, self._pool.map(one, order), strict=True))
 
-    def _class_counts(self) -> NDArray[np.int64]:
-        """How many samples of each class there are in the data for which scores are corrected."""
-        labels = self.dataset.train_labels
+    def _adjustment(self) -> Adjustment:
+        """How clients correct their scores for the classes that they have."""
+        learning, labels = self.scenario.learning, self.dataset.train_labels
         clients = labels[np.concatenate(self.shares)]
-        meets = labels if self.scenario.learning.logit_adjustment == "dataset" else clients
-        return class_counts(clients, self.dataset.num_classes, meets)
+        meets = labels if learning.logit_adjustment == "dataset" else clients
+        clients, meets = (np.bincount(one, minlength=self.dataset.num_classes) for one in (clients, meets))
+        return Adjustment(clients, meets, learning.adjustment_strength)
 
     def evaluate(self, weights: Flat, samples: int | None = None) -> tuple[float, float]:
         """Accuracy and loss on all test samples, or on the same random `samples` of them each time."""

@@ -136,6 +136,9 @@ class LearningSection(Section):
         "clients correct their scores in training for how often they have each class; they must know how often all "
         'clients together have it, or, for "dataset", how often the whole training part of the dataset has it',
     )
+    adjustment_strength: float = key(
+        1.0, "share of the difference from the classes of all clients that logit_adjustment corrects", ge=0, le=1
+    )
     optimizer: str = key("sgd", "local optimizer, fresh in each round: sgd, adamw, or your own as module:callable")
     momentum: float = key(0.0, "momentum of sgd", ge=0, lt=1)
     weight_decay: float = key(0.0, "weight decay of the local optimizer", ge=0, le=10)
@@ -310,6 +313,11 @@ class _Base(Section):
     @model_validator(mode="after")
     def _class_shares_are_private(self) -> "_Base":
         """How often all data have each class is counted without noise, which no ε would account for."""
+        if not self.learning.logit_adjustment and self.learning.adjustment_strength != 1.0:
+            raise ValueError(
+                f"learning.adjustment_strength = {self.learning.adjustment_strength:g} has no effect without "
+                'learning.logit_adjustment: set it to true or "dataset", or leave the strength out'
+            )
         if self.learning.logit_adjustment and self.privacy.noise_multiplier:
             raise ValueError(
                 f"learning.logit_adjustment = {json.dumps(self.learning.logit_adjustment)} contradicts "

@@ -94,7 +94,7 @@ def test_both_stop_at_the_same_accuracy(tmp_path) -> None:
 @pytest.mark.parametrize("codec", ["model", "update+entropy"])
 def test_the_server_optimizer_and_its_state_are_the_same_to_the_bit(optimizer: str, codec: str, tmp_path) -> None:
     settings = [f"server.optimizer={optimizer}", f"codec.name={codec}", "learning.batch_size=7", "federation.rounds=4"]
-    settings += ["learning.logit_adjustment=dataset", "learning.decay=0.9"]
+    settings += ["learning.logit_adjustment=dataset", "learning.adjustment_strength=0.5", "learning.decay=0.9"]
     simulate(tiny_scenario(*settings), dataset=tiny_dataset(), out=tmp_path / "simulated")
     federate(tmp_path / "flower", *settings)
     ours, theirs = (checkpoint_arrays(tmp_path / kind / "checkpoints") for kind in ("simulated", "flower"))
