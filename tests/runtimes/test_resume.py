@@ -480,7 +480,7 @@ def test_a_checkpoint_whose_arrays_have_another_type_or_shape_or_content_is_dama
 
 FORGED = (
     "federation.rounds=3", "codec.name=update+entropy", "server.optimizer=fedadam", "server.downlink=update+entropy",
-    "device.battery_j=1e6",
+    "device.battery_j=1e6", "server.averaging=0.5",
 )  # fmt: skip
 
 
@@ -566,6 +566,8 @@ ROUND = "its round is not that of its ledger"
 RULE = "the state of its rule is not {'parameters_sq': (5,), 'buffers_sq': (5,), 'strikes': (5,)}"
 DOWNLINK = "the state of its downlink is not {'residual': (650,), 'sizes_bits': (2,), 'versions': (5,)}"
 GAPS = "its downlink has gaps"
+AVERAGE = "the state of its average is not {'total': (650,), 'weight': (1,)}"
+NO_MODELS = "its average is not one of models"
 FORGERIES = {
     "short weights": (array("weights", lambda weights: weights[:3]), "it has 3 weights, not 650"),
     "weights of text": (array("weights", lambda weights: weights.astype("U")), WEIGHTS),
@@ -615,6 +617,12 @@ FORGERIES = {
     ),
     "downlink after the last change": (array("downlink/versions", lambda values: with_value(values, 3)), GAPS),
     "downlink short": (array("downlink/residual", lambda values: values[:1]), DOWNLINK),
+    "average missing": (without("average/weight"), AVERAGE),
+    "average short": (array("average/total", lambda values: values[:1]), AVERAGE),
+    "average of nothing": (array("average/weight", lambda values: with_value(values, -0.1)), NO_MODELS),
+    "average of too many": (array("average/weight", lambda values: with_value(values, 2.1)), NO_MODELS),
+    "average without a weight": (array("average/weight", lambda values: with_value(values, np.nan)), NO_MODELS),
+    "average that is not finite": (array("average/total", lambda values: with_value(values, np.inf)), NO_MODELS),
     "sizes NaN": (
         array("known/dataset_sizes", lambda sizes: with_value(sizes, np.nan)), "dataset_sizes holds NaN",
     ),

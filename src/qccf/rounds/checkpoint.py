@@ -33,6 +33,7 @@ from qccf.rounds.packed_table import Columns, PackedTable
 from qccf.rounds.round import ServerState
 from qccf.rounds.setup import (
     build_aggregation_rule,
+    build_average,
     build_downlink,
     build_policy,
     build_server_optimizer,
@@ -86,6 +87,7 @@ def save(folder: Path, state: ServerState, ledger: Ledger, fingerprint: str) -> 
         **{f"optimizer/{name}": array for name, array in state.optimizer_state.items()},
         **{f"rule/{name}": array for name, array in state.rule_state.items()},
         **{f"downlink/{name}": array for name, array in state.downlink_state.items()},
+        **{f"average/{name}": array for name, array in state.average_state.items()},
         **{f"rounds/{name}": column for name, column in ledger.rounds().items()},
         **{f"{table}/{name}": array for table, (_, arrays) in packed.items() for name, array in arrays.items()},
     }
@@ -134,7 +136,7 @@ def load(path: Path, fingerprint: str) -> tuple[ServerState, Ledger]:
     if owner != fingerprint:
         raise ForeignCheckpointError(f"{path.name} belongs to another config, policy or seed.")
     try:
-        names = ("rounds", "clients", "statistics", "known", "optimizer", "rule", "claims", "downlink")
+        names = ("rounds", "clients", "statistics", "known", "optimizer", "rule", "claims", "downlink", "average")
         tables: dict[str, Columns] = {name: {} for name in names}
         for name, column in arrays.items():
             table, slash, key = name.partition("/")
@@ -152,6 +154,7 @@ def load(path: Path, fingerprint: str) -> tuple[ServerState, Ledger]:
             batteries_j=arrays.get("batteries_j"),
             doubts=doubts,
             downlink_state=tables.pop("downlink"),
+            average_state=tables.pop("average"),
         )
         clients, known = (
             PackedTable.unpacked(header["layouts"][name], tables[name], statistics.num_clients)
@@ -218,7 +221,7 @@ def _require_sound(state: ServerState, ledger: Ledger) -> None:
     if state.batteries_j is not None:
         _require_array("batteries_j", state.batteries_j, "f", (count,))
     _require(state.batteries_j is not None or "battery_j" not in ledger.clients, "its batteries are missing")
-    for states in (state.optimizer_state, state.rule_state, state.downlink_state):
+    for states in (state.optimizer_state, state.rule_state, state.downlink_state, state.average_state):
         _require(all(one.dtype == np.float64 for one in states.values()), "a state is not of 64-bit floats")
     _require(isinstance(state.policy_state, dict), "the state of its policy is not a table")
     known = {column: getattr(statistics, name) for column, name in STATISTICS.items()}
@@ -259,6 +262,12 @@ def _require_of_run(state: ServerState, scenario: Scenario) -> None:
         if scenario.server.optimizer in SERVER_OPTIMIZERS:
             first = build_server_optimizer(scenario).init(learning.num_parameters)
             _require_like("optimizer", state.optimizer_state, first)
+        average = build_average(scenario)
+        _require_like("average", state.average_state, {} if average is None else average.init(len(state.weights)))
+        if average is not None:
+            weight = float(state.average_state["weight"][0])
+            fits = 0.0 <= weight <= 1.0 / (1.0 - average.memory) and np.isfinite(state.average_state["total"]).all()
+            _require(fits, "its average is not one of models")
         downlink = build_downlink(scenario)
         _require_downlink(state.downlink_state, {} if downlink is None else downlink.init())
         if scenario.codec.name not in CODECS:

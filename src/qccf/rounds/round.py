@@ -36,6 +36,7 @@ from qccf.policies.checks import checked_decision, checked_state
 from qccf.quantization.protocol import Codec
 from qccf.rounds import uplink
 from qccf.rounds.aggregation import Aggregator, Arrivals
+from qccf.rounds.averaging import AverageState, ModelAverage, averaged
 from qccf.rounds.claims import ClaimRules, Evidence, believed_losses, first_statistics, next_statistics
 from qccf.rounds.downlink import CodedDownlink, DownlinkState
 from qccf.rounds.ledger import Ledger
@@ -63,6 +64,7 @@ class RoundRules:
     """Limits of what clients report; None where statistics are not reported but stated, as in a plan."""
     warn: Callable[[str], None] = log.warning
     downlink: CodedDownlink | None = None
+    average: ModelAverage | None = None
     noisy: bool = False
     """Whether clients add noise to their changes, which are then far longer than gradients let expect."""
 
@@ -81,6 +83,12 @@ class ServerState:
     doubts: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """How many of each client's last reports were not believed."""
     downlink_state: DownlinkState = field(default_factory=dict)
+    average_state: AverageState = field(default_factory=dict)
+
+    @property
+    def delivered(self) -> Flat | None:
+        """The model that is evaluated and kept: the average of the global models, or the last one."""
+        return None if self.weights is None else averaged(self.average_state, self.weights)
 
 
 @dataclass(frozen=True)
@@ -139,7 +147,9 @@ def state_at(
         )
     rule: AggregationState = {}
     optimizer: OptimizerState = {}
+    average: AverageState = {}
     if weights is not None:
+        average = {} if rules.average is None else rules.average.init(len(weights))
         rule, optimizer = rules.aggregator.init(statistics.num_clients, rules.constants.num_parameters)
     return ServerState(
         0,
@@ -151,6 +161,7 @@ def state_at(
         batteries_j=rules.batteries_j,
         doubts=doubts,
         downlink_state={} if rules.downlink is None else rules.downlink.init(),
+        average_state=average,
     )
 
 
@@ -212,7 +223,7 @@ def close_round(
     arrived = {client: upload for client, upload in uploads.items() if settled.arrived[client]}
     known, weights = state.statistics, state.weights
     optimizer_state, rule_state = state.optimizer_state, state.rule_state
-    downlink_state = state.downlink_state
+    downlink_state, average_state = state.downlink_state, state.average_state
     kept = np.full(observation.num_clients, np.nan)
     if weights is not None:
         arrivals = Arrivals(
@@ -232,13 +243,27 @@ def close_round(
             downlink_state = rules.downlink.received(downlink_state, decision.participates, settled.arrived)
             if arrived:
                 weights, downlink_state = rules.downlink.broadcast(downlink_state, arrivals.previous, weights)
+        if rules.average is not None and arrived:
+            average_state = rules.average.added(average_state, weights)
     losses = np.full(observation.num_clients, np.nan)
     for client, upload in arrived.items():
         losses[client] = upload.statistics.loss
     statistics, doubts, losses = _trusted(state, rules, opened, uploads, arrived, losses)
     outcome = replace(settled, statistics=statistics, losses=losses)
     policy_state = checked_state(rules.policy.update(state.policy_state, decision, outcome), rules.policy)
-    accuracy, loss = evaluate(weights, state.round_index)
+    after = ServerState(
+        state.round_index + 1,
+        weights,
+        policy_state,
+        statistics,
+        optimizer_state=optimizer_state,
+        rule_state=rule_state,
+        batteries_j=batteries_j,
+        doubts=doubts,
+        downlink_state=downlink_state,
+        average_state=average_state,
+    )
+    accuracy, loss = evaluate(after.delivered, state.round_index)
     ledger.record(
         state.round_index,
         observation,
@@ -255,17 +280,7 @@ def close_round(
         kept=kept,
         measured={client: (upload.measured_s, upload.measured_j) for client, upload in uploads.items()},
     )
-    return ServerState(
-        state.round_index + 1,
-        weights,
-        policy_state,
-        statistics,
-        optimizer_state=optimizer_state,
-        rule_state=rule_state,
-        batteries_j=batteries_j,
-        doubts=doubts,
-        downlink_state=downlink_state,
-    )
+    return after
 
 
 def _without_link(decision: Decision, truth: Observation) -> BoolArray:

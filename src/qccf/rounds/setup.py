@@ -18,6 +18,7 @@ from qccf.quantization.buffers import with_buffers
 from qccf.quantization.protocol import Codec
 from qccf.quantization.registry import build_codec
 from qccf.rounds.aggregation import Aggregator
+from qccf.rounds.averaging import ModelAverage
 from qccf.rounds.claims import ClaimRules
 from qccf.rounds.downlink import CodedDownlink
 from qccf.rounds.privacy import check_privacy
@@ -76,6 +77,11 @@ def build_downlink(scenario: Scenario, layer_sizes: Sequence[int] = ()) -> Coded
     )
 
 
+def build_average(scenario: Scenario) -> ModelAverage | None:
+    """How a scenario averages its global models; None where the last one counts."""
+    return ModelAverage(scenario.server.averaging) if scenario.server.averaging else None
+
+
 def build_rules(scenario: Scenario, codec: Codec, layer_sizes: Sequence[int] = ()) -> RoundRules:
     """The rules of a run of the scenario's policy and seed with that codec."""
     constants = coded_constants(scenario, codec)
@@ -90,6 +96,7 @@ def build_rules(scenario: Scenario, codec: Codec, layer_sizes: Sequence[int] = (
         *_fleet(scenario),
         claim_rules(scenario),
         downlink=build_downlink(scenario, layer_sizes),
+        average=build_average(scenario),
         noisy=scenario.privacy.noise_multiplier > 0.0,
     )
 

@@ -205,8 +205,8 @@ def _simulate(
                 event = RoundEvent(scenario, ledger, time.perf_counter() - started)
                 for callback in callbacks:
                     callback(event)
-            assert state.weights is not None
-            accuracy, loss = clients.evaluate(state.weights)
+            assert state.delivered is not None
+            accuracy, loss = clients.evaluate(state.delivered)
             finished = True
         except KeyboardInterrupt:
             ledger.truncate(state.round_index)
@@ -215,7 +215,7 @@ def _simulate(
             accuracy, loss = ledger.last["test_accuracy"], ledger.last["test_loss"]
         about = {"precision": clients.precision, "device": clients.device, **about_data(data), "packages": packages()}
     return finished_run(
-        scenario, ledger, weights=state.weights, finished=finished, accuracy=accuracy, loss=loss, **about
+        scenario, ledger, weights=state.delivered, finished=finished, accuracy=accuracy, loss=loss, **about
     )
 
 

@@ -13,6 +13,13 @@ from qccf.settings.sections import Section, key, option_sections
 class _ServerBase(Section):
     optimizer: str = key("average", f"server optimizer: {', '.join(SERVER_OPTIMIZERS)}, or your own as module:Class")
     options: dict[str, Any] = key({}, "options passed to a server optimizer of your own")
+    averaging: float = key(
+        0.0,
+        "share of its weight that a global model keeps from round to round in the average that is evaluated and kept; "
+        "0 takes the last model",
+        ge=0,
+        lt=1,
+    )
     downlink: str = key(
         "model",
         "what participants receive: the whole model as 32-bit floats, or its changes in a codec of updates, such as "

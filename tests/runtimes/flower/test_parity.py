@@ -95,11 +95,16 @@ def test_both_stop_at_the_same_accuracy(tmp_path) -> None:
 def test_the_server_optimizer_and_its_state_are_the_same_to_the_bit(optimizer: str, codec: str, tmp_path) -> None:
     settings = [f"server.optimizer={optimizer}", f"codec.name={codec}", "learning.batch_size=7", "federation.rounds=4"]
     settings += ["learning.logit_adjustment=dataset", "learning.adjustment_strength=0.5", "learning.decay=0.9"]
-    simulate(tiny_scenario(*settings), dataset=tiny_dataset(), out=tmp_path / "simulated")
+    settings += ["server.averaging=0.6"]
+    simulated = simulate(tiny_scenario(*settings), dataset=tiny_dataset(), out=tmp_path / "simulated")
     federate(tmp_path / "flower", *settings)
     ours, theirs = (checkpoint_arrays(tmp_path / kind / "checkpoints") for kind in ("simulated", "flower"))
     states = {name for name in ours if name.startswith("optimizer/")}
     assert bool(states) == (optimizer in ("fedavgm", "fedadam", "fedyogi"))
+    states |= {"average/total", "average/weight"}
+    assert not np.array_equal(simulated.weights, ours["weights"]), "the average is delivered"
+    theirs_last = read_run(tmp_path / "flower").summary
+    assert theirs_last["test_loss"] == simulated.summary["test_loss"], "and evaluated"
     for name in states | {"weights", "clients/num_bits", "clients/payload_bits", "rounds/energy_j"}:
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
 

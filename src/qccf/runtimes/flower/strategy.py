@@ -169,7 +169,7 @@ class QccfStrategy(Strategy):
                         f"no client sent a usable upload in {self._rounds_without_upload} rounds in a row; the "
                         "warnings above state the reasons. The checkpoint holds the last state."
                     )
-        result.arrays = self.arrays
+        result.arrays = self._layout.unflatten(self.delivered, self._first_arrays)
         return result
 
     def configure_train(
@@ -272,14 +272,20 @@ class QccfStrategy(Strategy):
 
     @property
     def arrays(self) -> ArrayRecord:
-        """The global model."""
+        """The global model that clients train."""
         return self._layout.unflatten(self.weights, self._first_arrays)
 
     @property
     def weights(self) -> Flat:
-        """The global model as one vector."""
+        """The same as one vector."""
         assert self._server.weights is not None
         return self._server.weights
+
+    @property
+    def delivered(self) -> Flat:
+        """The model that is evaluated and kept, as one vector: the average of the global models, or the last one."""
+        assert self._server.delivered is not None
+        return self._server.delivered
 
     def _gives_up(self) -> bool:
         """Whether the patience is at an end. Not if only one client was asked all the time and there are others."""
@@ -465,7 +471,7 @@ class QccfStrategy(Strategy):
     def _finished_run(self) -> Run:
         """The same as a simulated run, so that the same report reads its folder."""
         scores = {name: float(self.ledger.last[f"test_{name}"]) for name in ("accuracy", "loss")}
-        return finished_run(self.scenario, self.ledger, weights=self.weights, **scores, **self._about)
+        return finished_run(self.scenario, self.ledger, weights=self.delivered, **scores, **self._about)
 
     def _log_health(self, run: Run) -> None:
         self._warn(f"health: {finding.message}" for finding in run.findings)
