@@ -144,6 +144,8 @@ def test_tensorboard_logs_every_run_or_is_refused_before_the_first(tmp_path: Pat
         (["--policy", "qccf,nothing"], "policy 'nothing'"),
         (["--seeds", "0"], "--seeds 0 is out of range: give 1 to 1000."),
         (["--jobs", "0"], "--jobs 0 is out of range"),
+        (["--also-rounds", "5"], "--also-rounds 5 is for what --also adds, which is nothing: give --also PRESET."),
+        (["--also", "lean", "--also-rounds", "0"], "--also-rounds 0 is not between 1 and 1,000,000"),
         (["--set", "data.dataset=emnist"], "emnist"),
     ],
 )
@@ -172,6 +174,15 @@ def test_targets_are_listed_with_what_they_took_and_a_preset_is_compared_beside(
         assert one["targets"]["0.99"] is None
         assert set(one["targets"]["0.3"]) == {"rounds", "seconds", "energy_j"}
     assert runs[1]["energy_j"] < runs[0]["energy_j"], "one epoch of few clients"
+
+
+def test_what_is_compared_beside_may_have_more_rounds(tmp_path: Path, capsys) -> None:
+    arguments = command(tmp_path / "more", "--policy", "qccf", "--also", "lean", "--also-rounds", "5", "--rounds", "3")
+    assert main(arguments) == 0
+    assert "tiny, 3 to 5 rounds, 1 seed" in capsys.readouterr().out
+    assert main([*arguments, "--json"]) == 0
+    runs = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [one["rounds"] for one in runs] == [3, 5]
 
 
 def test_runs_stop_at_an_accuracy_and_are_finished(tmp_path: Path, capsys) -> None:

@@ -23,7 +23,9 @@ from qccf.cli.options import (
     execution_of,
     settings_of,
     warn,
+    whole_number,
 )
+from qccf.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from qccf.jobs.training import TrainingJob
 
 MAX_SEEDS = 1000
+MAX_ROUNDS = 1_000_000
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -55,6 +58,12 @@ def add_parser(commands: Subparsers) -> None:
         metavar="PRESET|FILE.toml",
         help="also train the same federation with qccf and these settings of learning and control; may be repeated",
     )
+    compare.add_argument(
+        "--also-rounds",
+        type=whole_number,
+        metavar="N",
+        help="rounds of what --also adds, which may have fewer clients per round (default: those of the others)",
+    )
     add_seeds(compare, 1)
     compare.add_argument("--out", type=Path, metavar="DIR", help="the comparison's folder (default runs/compare-…)")
     compare.add_argument(
@@ -68,10 +77,22 @@ def add_parser(commands: Subparsers) -> None:
     compare.set_defaults(run=compare_command, trains=True)
 
 
+def check_also(options: argparse.Namespace) -> None:
+    """Refuse a number of rounds for nothing, and one that is none."""
+    rounds = options.also_rounds
+    if rounds is None:
+        return
+    if not options.also:
+        raise ConfigError(f"--also-rounds {rounds} is for what --also adds, which is nothing: give --also PRESET.")
+    if not 1 <= rounds <= MAX_ROUNDS:
+        raise ConfigError(f"--also-rounds {rounds} is not between 1 and {MAX_ROUNDS:,}: give a number of rounds.")
+
+
 def compare_command(options: argparse.Namespace) -> int:
     from qccf.cli.screen import announce, end_announcement, screen_of
 
     check_engine(options)
+    check_also(options)
     check_seeds(options, MAX_SEEDS)
     console = screen_of(options)
     announce(console, "Loading libraries, settings and data")
@@ -95,8 +116,9 @@ def compare_command(options: argparse.Namespace) -> int:
         scenario.replaced(policy={"name": policy}, codec={"name": codec}, federation={"seed": seed})
         for seed, (policy, codec) in itertools.product(seeds, with_codecs(policies, codecs))
     ]
+    also_rounds = options.also_rounds or scenario.federation.rounds
     scenarios += [
-        with_layer(scenario.replaced(policy={"name": "qccf"}, federation={"seed": seed}), layer)
+        with_layer(scenario.replaced(policy={"name": "qccf"}, federation={"seed": seed, "rounds": also_rounds}), layer)
         for seed, layer in itertools.product(seeds, options.also)
     ]
     for one in scenarios:
@@ -158,7 +180,9 @@ def _print_results(
         print_json([run_json(run, full=as_json == "full") | {"targets": targets_json(run, targets)} for run in runs])
         return status_of(runs)
     seeds = len({run.seed for run in runs})
-    rounds = f"{'up to ' if stop else ''}{counted(scenario.federation.rounds, 'round')}"
+    lengths = {run.scenario.federation.rounds for run in runs}
+    shortest = f"{min(lengths)} to " if len(lengths) > 1 else ""
+    rounds = f"{'up to ' if stop else shortest}{counted(max(lengths), 'round')}"
     title = f"{dataset.name}, {rounds}, {counted(seeds, 'seed')}{common_parts(runs)}"
     console.print(results_table(title, run_labels(runs), summaries))
     if targets:
