@@ -12,7 +12,7 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 
 .PHONY: run check test test-all lint browser docs bench mutants clean
 
 run: $(RUN)
-	$(BIN)/qccf compare quick --also lean --also-rounds 40
+	$(BIN)/qccf compare quick --also lean --also-rounds 24
 
 check: $(DEV) lint
 	$(PYTEST) -m "not slow and not long and not deployment and not browser"

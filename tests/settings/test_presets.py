@@ -41,7 +41,7 @@ def test_a_preset_states_its_models_parameters(preset: str) -> None:
     assert learning.num_parameters == count_values(learning.model).parameters
 
 
-TAKE_PART = {"femnist": 1.0, "cifar10": 1.0, "quick": 1.0, "iot": 1.0, "lean": 0.1}
+TAKE_PART = {"femnist": 1.0, "cifar10": 1.0, "quick": 1.0, "iot": 1.0, "lean": 0.2}
 
 
 @pytest.mark.parametrize("preset", list(TAKE_PART))
