@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.ladder import FEDERATION, FIRST, MOST_ROUNDS, VARIANTS, Changes, record_key, rungs
+from benchmarks.ladder import FEDERATION, FIRST, MOST_ROUNDS, ONE_CLIENT, VARIANTS, Changes, record_key, rungs
 from qccf.core.errors import QccfError
 from qccf.core.intervals import Estimate, estimate
 from qccf.runtimes.planner import plan
@@ -59,7 +59,7 @@ def results(record: Mapping[str, Any], cell: str, target: float, seeds: int) -> 
     """Rung, seed: the rungs of the ladder that reached the target, planned in a cell."""
     found: dict[str, dict[int, Planned]] = {}
     for rung, changes in rungs().items():
-        for seed in range(0 if rung in VARIANTS else seeds):
+        for seed in range(0 if rung in VARIANTS and rung != ONE_CLIENT else seeds):
             known = record.get(record_key(rung, changes, MOST_ROUNDS, seed), {"targets": {}})
             reached = known["targets"].get(f"{target:g}")
             if reached is not None and (one := planned(cell, rung, reached["rounds"], seed)) is not None:

@@ -146,6 +146,7 @@ def test_tensorboard_logs_every_run_or_is_refused_before_the_first(tmp_path: Pat
         (["--jobs", "0"], "--jobs 0 is out of range"),
         (["--also-rounds", "5"], "--also-rounds 5 is for what --also adds, which is nothing: give --also PRESET."),
         (["--also", "lean", "--also-rounds", "0"], "--also-rounds 0 is not between 1 and 1,000,000"),
+        (["--also", "lean", "--also", "lean"], "--also gives 'lean' twice"),
         (["--set", "data.dataset=emnist"], "emnist"),
     ],
 )
@@ -183,6 +184,15 @@ def test_what_is_compared_beside_may_have_more_rounds(tmp_path: Path, capsys) ->
     assert main([*arguments, "--json"]) == 0
     runs = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert [one["rounds"] for one in runs] == [3, 5]
+
+
+def test_a_file_without_a_label_is_told_apart_by_its_name(tmp_path: Path, capsys) -> None:
+    (tmp_path / "mine.toml").write_text('preset = "quick"\n[learning]\nlearning_rate = 0.01\n')
+    arguments = command(tmp_path / "out", "--policy", "qccf", "--also", str(tmp_path / "mine.toml"))
+    assert main([*arguments, "--rounds", "3", "--also-rounds", "5"]) == 0
+    shown = capsys.readouterr().out
+    rows = [line.split() for line in shown.splitlines() if line.lstrip().startswith(("qccf ", "mine qccf "))]
+    assert [(row[0], row[-1]) for row in rows[:2]] == [("qccf", "3"), ("mine", "5")], "with its number of rounds"
 
 
 def test_runs_stop_at_an_accuracy_and_are_finished(tmp_path: Path, capsys) -> None:

@@ -33,8 +33,8 @@ def test_the_average_of_one_model_is_that_model_and_before_it_the_given_one() ->
     np.testing.assert_array_equal(averaged(one.added(one.init(2), model), np.zeros(2, dtype=np.float32)), model)
 
 
-def test_a_run_trains_the_same_and_delivers_the_average(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The models of the run without averaging, averaged by hand."""
+def both(monkeypatch: pytest.MonkeyPatch, *settings: str, rounds: int = 5):
+    """A run without averaging, the average of its models by hand, and the run that averages."""
     models = []
 
     def kept(*given):
@@ -43,10 +43,24 @@ def test_a_run_trains_the_same_and_delivers_the_average(monkeypatch: pytest.Monk
         return state
 
     monkeypatch.setattr("qccf.runtimes.simulator.run_round", kept)
-    last = simulate(tiny_scenario("federation.rounds=5"), dataset=tiny_dataset())
-    weights = 0.7 ** np.arange(4, -1, -1.0)
-    expected = np.average(np.stack(models), axis=0, weights=weights)
-    mean = simulate(tiny_scenario("federation.rounds=5", "server.averaging=0.7"), dataset=tiny_dataset())
+    last = simulate(tiny_scenario(*settings, f"federation.rounds={rounds}"), dataset=tiny_dataset())
+    expected = np.average(np.stack(models), axis=0, weights=0.7 ** np.arange(rounds - 1, -1, -1.0))
+    settings = (*settings, f"federation.rounds={rounds}", "server.averaging=0.7")
+    return last, expected, simulate(tiny_scenario(*settings), dataset=tiny_dataset())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        (),
+        ("codec.name=update+entropy", "server.downlink=update+entropy"),
+        ("learning.model=tests.helpers.own_models:Normed", "learning.num_parameters=0"),
+    ],
+    ids=["plain", "coded downlink", "buffers"],
+)
+def test_a_run_trains_the_same_and_delivers_the_average(monkeypatch, settings: tuple[str, ...]) -> None:
+    """With a coded downlink models are averaged as clients have them; buffers are averaged as well."""
+    last, expected, mean = both(monkeypatch, *settings)
     np.testing.assert_allclose(mean.weights, expected, rtol=1e-5, atol=1e-7)
     assert not np.array_equal(mean.weights, last.weights)
     assert mean.rounds["energy_j"].tolist() == last.rounds["energy_j"].tolist(), "clients notice nothing"
@@ -77,10 +91,21 @@ def test_zero_is_the_last_model_and_one_is_refused() -> None:
         tiny_scenario("server.averaging=1")
 
 
-def test_it_works_with_a_coded_downlink() -> None:
-    """What is averaged is what clients really have."""
-    settings = ("codec.name=update+entropy", "server.downlink=update+entropy", "federation.rounds=3")
-    run = simulate(tiny_scenario(*settings, "server.averaging=0.5"), dataset=tiny_dataset())
-    plain = simulate(tiny_scenario(*settings), dataset=tiny_dataset())
-    assert run.rounds["energy_j"].tolist() == plain.rounds["energy_j"].tolist()
-    assert not np.array_equal(run.weights, plain.weights)
+def test_an_extended_run_is_the_longer_run(tmp_path: Path) -> None:
+    """Also where the sum of weights is rounded above its limit, as for 0.09 from round 17 on."""
+    settings = ("server.averaging=0.09",)
+    simulate(tiny_scenario(*settings, "federation.rounds=20"), dataset=tiny_dataset(), out=tmp_path)
+    longer = tiny_scenario(*settings, "federation.rounds=22")
+    extended = simulate(longer, dataset=tiny_dataset(), out=tmp_path, extend=True)
+    assert_same(extended, simulate(longer, dataset=tiny_dataset()))
+
+
+def test_an_interrupted_run_delivers_the_average_so_far() -> None:
+    def interrupt(event) -> None:
+        if len(event.ledger) == 3:
+            raise KeyboardInterrupt
+
+    settings = ("server.averaging=0.7",)
+    stopped = simulate(tiny_scenario(*settings), dataset=tiny_dataset(), callbacks=[interrupt])
+    whole = simulate(tiny_scenario(*settings, "federation.rounds=3"), dataset=tiny_dataset())
+    np.testing.assert_array_equal(stopped.weights, whole.weights)

@@ -619,7 +619,7 @@ FORGERIES = {
     "downlink short": (array("downlink/residual", lambda values: values[:1]), DOWNLINK),
     "average missing": (without("average/weight"), AVERAGE),
     "average short": (array("average/total", lambda values: values[:1]), AVERAGE),
-    "average of nothing": (array("average/weight", lambda values: with_value(values, -0.1)), NO_MODELS),
+    "average of nothing": (array("average/weight", lambda values: with_value(values, 0.9)), NO_MODELS),
     "average of too many": (array("average/weight", lambda values: with_value(values, 2.1)), NO_MODELS),
     "average without a weight": (array("average/weight", lambda values: with_value(values, np.nan)), NO_MODELS),
     "average that is not finite": (array("average/total", lambda values: with_value(values, np.inf)), NO_MODELS),
@@ -720,6 +720,8 @@ def test_a_forged_checkpoint_does_not_fit_its_run(stopped: Path, tmp_path: Path,
         array("downlink/versions", lambda _: np.array([-1.0, 0.0, 1.0, 2.0, 2.0])),
         policy(last_num_bits=[1, 1, 1, 1, (1 << 62) - 1]),
         policy(error_price=0),
+        array("average/weight", lambda values: with_value(values, 0.0)),
+        array("average/weight", lambda values: with_value(values, 2.0 + 1e-12)),
     ],
 )
 def test_a_checkpoint_with_values_at_their_limits_fits(stopped: Path, tmp_path: Path, change) -> None:

@@ -133,6 +133,17 @@ def test_class_shares_are_not_told_where_updates_are_private() -> None:
         ConfigError, match=r"adjustment_strength = 0\.5 has no effect without learning\.logit_adjustment"
     ):
         load_scenario("femnist", ["learning.adjustment_strength=0.5"])
+    with pytest.raises(ConfigError, match=r"adjustment_strength = 0 corrects nothing"):
+        load_scenario("lean", ["learning.adjustment_strength=0"])
+    load_scenario("lean", ["learning.adjustment_strength=0", "learning.logit_adjustment=dataset"])
+
+
+def test_the_error_of_a_coded_downlink_needs_one() -> None:
+    with pytest.raises(ConfigError, match=r"downlink_error = 0\.5 has no effect with downlink = 'model'"):
+        load_scenario("femnist", ["server.downlink_error=0.5"])
+    assert load_scenario("femnist", ["server.downlink_error=0.1"]).server.downlink_error == 0.1
+    coded = load_scenario("femnist", ["server.downlink_error=0.5", "server.downlink=update+entropy"])
+    assert coded.server.downlink_error == 0.5
 
 
 def test_the_papers_form_has_one_power_for_all() -> None:

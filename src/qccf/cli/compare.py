@@ -23,8 +23,8 @@ from qccf.cli.options import (
     execution_of,
     settings_of,
     warn,
-    whole_number,
 )
+from qccf.cli.parser import whole_number
 from qccf.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -121,6 +121,10 @@ def compare_command(options: argparse.Namespace) -> int:
         with_layer(scenario.replaced(policy={"name": "qccf"}, federation={"seed": seed, "rounds": also_rounds}), layer)
         for seed, layer in itertools.product(seeds, options.also)
     ]
+    labels = [one.policy.label for one in scenarios[len(scenarios) - len(options.also) :]]
+    if len(set(labels)) < len(labels):
+        twice = max(labels, key=labels.count)
+        raise ConfigError(f"--also gives {twice!r} twice: give it once, or give each file its own policy.label.")
     for one in scenarios:
         check_scenario(one)
     found = resolved_scenario(scenario, data_dir, warn).data.model_dump()  # the figures need the data here as well

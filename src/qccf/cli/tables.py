@@ -91,6 +91,9 @@ def results_table(title: str, labels: Sequence[str], summaries: Sequence[dict[st
         columns.append(Column("Δ accuracy\npoints", [points for _, points in pairs], 2))
     bits = [number(_mean(_present(mine, "mean_bits")), ".1f") for mine in rows.values()]
     columns.append(Column("bits", bits, 3))
+    rounds = [number(_mean(_present(mine, "rounds")), ".0f") for mine in rows.values()]
+    if len(set(rounds)) > 1:
+        columns.append(Column("rounds", rounds, 4))
     notes = ["Δ: difference from the first row, paired by seed."] * (len(rows) > 1)
     notes += ["Accuracy: of all test samples, after the last round.", *_charges(summaries)]
     return FittedTable(title, list(rows), columns, caption=" ".join(notes))

@@ -1,4 +1,4 @@
-"""The average of the global models of successive rounds, which a run evaluates and keeps.
+"""The average of the global models of successive rounds, which a run evaluates and delivers.
 
 Clients train on the last model as always. It differs from round to round with the clients that took part, and much of
 that averages out, so the average is the better model, and nobody pays for it. This is known as Polyak averaging, or as

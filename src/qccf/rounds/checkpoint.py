@@ -265,9 +265,9 @@ def _require_of_run(state: ServerState, scenario: Scenario) -> None:
         average = build_average(scenario)
         _require_like("average", state.average_state, {} if average is None else average.init(len(state.weights)))
         if average is not None:
-            weight = float(state.average_state["weight"][0])
-            fits = 0.0 <= weight <= 1.0 / (1.0 - average.memory) and np.isfinite(state.average_state["total"]).all()
-            _require(fits, "its average is not one of models")
+            weight = float(state.average_state["weight"][0])  # 1 + memory + memory² + …, rounded
+            known = weight == 0.0 or 1.0 <= weight <= (1.0 + 1e-9) / (1.0 - average.memory)
+            _require(known and np.isfinite(state.average_state["total"]).all(), "its average is not one of models")
         downlink = build_downlink(scenario)
         _require_downlink(state.downlink_state, {} if downlink is None else downlink.init())
         if scenario.codec.name not in CODECS:

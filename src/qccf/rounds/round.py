@@ -87,7 +87,7 @@ class ServerState:
 
     @property
     def delivered(self) -> Flat | None:
-        """The model that is evaluated and kept: the average of the global models, or the last one."""
+        """The model that is evaluated and delivered: the average of the global models, or the last one."""
         return None if self.weights is None else averaged(self.average_state, self.weights)
 
 

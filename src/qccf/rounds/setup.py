@@ -24,11 +24,9 @@ from qccf.rounds.downlink import CodedDownlink
 from qccf.rounds.privacy import check_privacy
 from qccf.rounds.round import RoundRules
 from qccf.rounds.world import build_world
+from qccf.settings.aggregation import WHOLE_MODEL
 from qccf.settings.schema import Scenario
 from qccf.settings.sections import option_values
-
-WHOLE_MODEL = "model"
-"""The value of server.downlink with which participants receive the global model as 32-bit floats."""
 
 
 def build_policy(name: str, scenario: Scenario, constants: Constants | None = None) -> Policy:

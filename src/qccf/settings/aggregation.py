@@ -9,25 +9,37 @@ from qccf.learning.attacks.registry import ATTACKS
 from qccf.learning.server.registry import SERVER_OPTIMIZERS
 from qccf.settings.sections import Section, key, option_sections
 
+WHOLE_MODEL = "model"
+"""The value of server.downlink with which participants receive the global model as 32-bit floats."""
+
 
 class _ServerBase(Section):
     optimizer: str = key("average", f"server optimizer: {', '.join(SERVER_OPTIMIZERS)}, or your own as module:Class")
     options: dict[str, Any] = key({}, "options passed to a server optimizer of your own")
     averaging: float = key(
         0.0,
-        "share of its weight that a global model keeps from round to round in the average that is evaluated and kept; "
-        "0 takes the last model",
+        "memory of the average of global models that is evaluated and delivered: the model of k rounds ago weighs this "
+        "to the power k; 0 takes the last model",
         ge=0,
         lt=1,
     )
     downlink: str = key(
-        "model",
+        WHOLE_MODEL,
         "what participants receive: the whole model as 32-bit floats, or its changes in a codec of updates, such as "
         "update+entropy",
     )
     downlink_error: float = key(
         0.1, "most expected squared error of a coded change, as a share of its squared norm", gt=0, le=1
     )
+
+    @model_validator(mode="after")
+    def _error_of_a_coded_change(self) -> "_ServerBase":
+        if self.downlink == WHOLE_MODEL and "downlink_error" in self.model_fields_set and self.downlink_error != 0.1:
+            raise ValueError(
+                f"downlink_error = {self.downlink_error:g} has no effect with downlink = {self.downlink!r}: name a "
+                "codec of updates, such as update+entropy, or leave it out"
+            )
+        return self
 
 
 ServerSection: Any = create_model(

@@ -259,6 +259,7 @@ def with_layer(scenario: Scenario, source: str) -> Scenario:
     """The same federation with the settings in which a preset or file differs from the preset that it begins with.
 
     Powers stay fixed where the rates are not Shannon's, because nobody knows there how a rate falls with the power.
+    What states no label gets the name of its preset or file, so that results tell it from the federation itself.
     """
     layer = _own_settings(source)
     layer.pop("preset", None)
@@ -270,6 +271,8 @@ def with_layer(scenario: Scenario, source: str) -> Scenario:
         )
     if scenario.radio.rate != "shannon" or scenario.radio.trace:
         layer.get("control", {}).pop("power", None)
+    if isinstance(policy := layer.setdefault("policy", {}), dict):
+        policy["label"] = policy.get("label") or Path(source).stem
     return scenario_from_dict(_merged(scenario.model_dump(exclude_unset=True), layer))
 
 

@@ -318,6 +318,10 @@ class _Base(Section):
                 f"learning.adjustment_strength = {self.learning.adjustment_strength:g} has no effect without "
                 'learning.logit_adjustment: set it to true or "dataset", or leave the strength out'
             )
+        if self.learning.logit_adjustment is True and self.learning.adjustment_strength == 0.0:
+            raise ValueError(
+                "learning.adjustment_strength = 0 corrects nothing: raise it, or set learning.logit_adjustment = false"
+            )
         if self.learning.logit_adjustment and self.privacy.noise_multiplier:
             raise ValueError(
                 f"learning.logit_adjustment = {json.dumps(self.learning.logit_adjustment)} contradicts "

@@ -56,6 +56,14 @@ def test_a_users_own_app_trains() -> None:
     assert np.nanmean(losses[-1]) < np.nanmean(losses[0])
 
 
+def test_the_average_of_models_is_delivered() -> None:
+    strategy, grid = federation(lambda _, reply: reply, "server.averaging=0.6")
+    result = strategy.start(grid, first_arrays(), num_rounds=ROUNDS, timeout=5)
+    delivered = Layout.of(result.arrays).flatten(result.arrays)
+    np.testing.assert_array_equal(delivered, strategy.delivered)
+    assert not np.array_equal(delivered, strategy.weights)
+
+
 def test_a_round_waits_for_an_hour_unless_start_says_otherwise() -> None:
     strategy, grid = federation()
     messages = strategy.configure_train(1, first_arrays(), ConfigRecord(), grid)

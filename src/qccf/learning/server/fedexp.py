@@ -21,7 +21,8 @@ class FedExP:
     """η_g = max(1, Σ w_i·‖Δ_i‖² / (2·(‖Δ‖² + ε))), θ ← θ + η_g·Δ.
 
     Published for equal weights, w_i = 1/M. Quantization noise is a part of ‖Δ_i‖² and averages out in Δ, so coarse
-    uploads make larger steps. The authors report the average of the last two models; here the last one counts.
+    uploads make larger steps. The authors report the average of the last two models; here it is the last one, or with
+    `server.averaging` an average of all.
     """
 
     Options = FedExPOptions

@@ -27,7 +27,7 @@ from qccf.rounds.privacy import check_privacy, client_privacy
 from qccf.rounds.round import OpenRound, RoundRules, ServerState, close_round, open_round, state_at
 from qccf.rounds.run import Run, finished_run
 from qccf.rounds.run_folder import CHECKPOINTS, begin_run, holds_results, write_run
-from qccf.rounds.setup import WHOLE_MODEL, build_rules, claim_rules, scenario_codec
+from qccf.rounds.setup import build_rules, claim_rules, scenario_codec
 from qccf.rounds.targets import may_stop
 from qccf.rounds.world import scenario_cell
 from qccf.runtimes.flower.devices import batteries_after, with_stated_devices
@@ -37,6 +37,7 @@ from qccf.runtimes.flower.messages import ARRAYS, CONFIG, INSTRUCTION, Act, Inst
 from qccf.runtimes.flower.rates import SOURCES, MeasuredRates, RateSource, SimulatedRates, throttled_rates_bps
 from qccf.runtimes.flower.registration import Registration, listed, why_nobody_trains
 from qccf.runtimes.flower.roster import Roster
+from qccf.settings.aggregation import WHOLE_MODEL
 from qccf.settings.loading import Scenario, run_digest
 from qccf.wireless.cell import Cell
 
@@ -283,7 +284,7 @@ class QccfStrategy(Strategy):
 
     @property
     def delivered(self) -> Flat:
-        """The model that is evaluated and kept, as one vector: the average of the global models, or the last one."""
+        """The model that is evaluated and delivered, as one vector: the average of global models, or the last one."""
         assert self._server.delivered is not None
         return self._server.delivered
 
