@@ -327,18 +327,22 @@ def share_shown(mine: Mapping[int, Figures], first: Mapping[int, Figures], task:
 def figure(results: Results, task: Task = EMNIST) -> Chart:
     """Energy to each target by rung, without those that charge for more than computing and uploading."""
     names = [name for name, mine in results.items() if not charges(mine)]
-    series = []
-    for place, target in enumerate(task.targets):
+    reached: dict[float, list[tuple[int, Estimate]]] = {}
+    for target in task.targets:
         found = [energies(list(results[name].values()), target) for name in names]
-        whole = [
+        reached[target] = [
             (k, estimate(1e3 * value for value in values if value is not None))
             for k, values in enumerate(found)
             if values and None not in values
         ]
+    least = min((one.mean for whole in reached.values() for _, one in whole), default=1.0)
+    series = []
+    for place, (target, whole) in enumerate(reached.items()):
         if whole:
             style = Style(PALETTE[place], MARKERS[place])
             points = [k for k, _ in whole], [one for _, one in whole]
-            series.append(estimated(f"{100 * target:g} %", *points, style, "points", limits=(1e-3, float("inf"))))
+            limits = (least / 3.0, float("inf"))  # an interval of few seeds may reach below 0
+            series.append(estimated(f"{100 * target:g} %", *points, style, "points", limits=limits))
     panel = Panel("", "", "energy to this accuracy (mJ)", tuple(series), y_log=True, categories=tuple(names))
     caption = (
         f"{task.name}, β = 300, the paper's cost model. {INTERVALS}; a missing point: not every seed has reached it."
