@@ -3,8 +3,8 @@
 Run: python -m benchmarks.lean_search --record FILE [--seeds 10,11,12] [--until 0.75] "key=value key=value" …
      python -m benchmarks.lean_search --record FILE --show
 Each argument is one candidate: its changes to the settings below, which were `lean` before the search. Seeds 10 and
-above are for the choice only; results are reported with seeds 0 to 4. Candidates that are
-in the record are skipped.
+above are for the choice only; results are reported with seeds 0 to 4. Candidates that are in the
+record are skipped.
 """
 
 import argparse

@@ -144,9 +144,10 @@ def test_tensorboard_logs_every_run_or_is_refused_before_the_first(tmp_path: Pat
         (["--policy", "qccf,nothing"], "policy 'nothing'"),
         (["--seeds", "0"], "--seeds 0 is out of range: give 1 to 1000."),
         (["--jobs", "0"], "--jobs 0 is out of range"),
-        (["--also-rounds", "5"], "--also-rounds 5 is for what --also adds, which is nothing: give --also PRESET."),
-        (["--also", "lean", "--also-rounds", "0"], "--also-rounds 0 is not between 1 and 1,000,000"),
-        (["--also", "lean", "--also", "lean"], "--also gives 'lean' twice"),
+        (["--also-rounds", "5"], "--also-rounds 5 is for what --also adds: give --also PRESET as well."),
+        (["--also", "lean", "--also-rounds", "0"], "federation.rounds"),
+        (["--also", "lean", "--also", "lean"], "--also would call two kinds of run 'lean'"),
+        (["--set", "policy.label=lean", "--also", "lean"], "--also would call two kinds of run 'lean'"),
         (["--set", "data.dataset=emnist"], "emnist"),
     ],
 )

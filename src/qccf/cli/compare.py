@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from qccf.jobs.training import TrainingJob
 
 MAX_SEEDS = 1000
-MAX_ROUNDS = 1_000_000
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -77,22 +76,12 @@ def add_parser(commands: Subparsers) -> None:
     compare.set_defaults(run=compare_command, trains=True)
 
 
-def check_also(options: argparse.Namespace) -> None:
-    """Refuse a number of rounds for nothing, and one that is none."""
-    rounds = options.also_rounds
-    if rounds is None:
-        return
-    if not options.also:
-        raise ConfigError(f"--also-rounds {rounds} is for what --also adds, which is nothing: give --also PRESET.")
-    if not 1 <= rounds <= MAX_ROUNDS:
-        raise ConfigError(f"--also-rounds {rounds} is not between 1 and {MAX_ROUNDS:,}: give a number of rounds.")
-
-
 def compare_command(options: argparse.Namespace) -> int:
     from qccf.cli.screen import announce, end_announcement, screen_of
 
     check_engine(options)
-    check_also(options)
+    if options.also_rounds is not None and not options.also:
+        raise ConfigError(f"--also-rounds {options.also_rounds} is for what --also adds: give --also PRESET as well.")
     check_seeds(options, MAX_SEEDS)
     console = screen_of(options)
     announce(console, "Loading libraries, settings and data")
@@ -116,15 +105,15 @@ def compare_command(options: argparse.Namespace) -> int:
         scenario.replaced(policy={"name": policy}, codec={"name": codec}, federation={"seed": seed})
         for seed, (policy, codec) in itertools.product(seeds, with_codecs(policies, codecs))
     ]
-    also_rounds = options.also_rounds or scenario.federation.rounds
+    also_rounds = scenario.federation.rounds if options.also_rounds is None else options.also_rounds
     scenarios += [
         with_layer(scenario.replaced(policy={"name": "qccf"}, federation={"seed": seed, "rounds": also_rounds}), layer)
         for seed, layer in itertools.product(seeds, options.also)
     ]
-    labels = [one.policy.label for one in scenarios[len(scenarios) - len(options.also) :]]
+    labels = [scenario.policy.label, *(one.policy.label for one in scenarios[len(scenarios) - len(options.also) :])]
     if len(set(labels)) < len(labels):
         twice = max(labels, key=labels.count)
-        raise ConfigError(f"--also gives {twice!r} twice: give it once, or give each file its own policy.label.")
+        raise ConfigError(f"--also would call two kinds of run {twice!r}: give a file its own policy.label.")
     for one in scenarios:
         check_scenario(one)
     found = resolved_scenario(scenario, data_dir, warn).data.model_dump()  # the figures need the data here as well
