@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch.nn import functional
 
+from qccf.learning.fast_convolution.fourier import F, fits, images_of, transform_images
 from qccf.learning.fast_convolution.layers import Conv5x5, ConvPoolRelu
-from qccf.learning.fast_convolution.winograd import kernel_matrix, transform_images
 from qccf.learning.models.cifar10_cnn import Cifar10Cnn
 from qccf.learning.models.femnist_cnn import FemnistCnn
 
@@ -19,7 +19,15 @@ def reference(images: torch.Tensor, layer: ConvPoolRelu) -> torch.Tensor:
 
 @pytest.mark.parametrize(
     ("samples", "inputs", "outputs", "height", "width"),
-    [(3, 1, 32, 28, 28), (9, 32, 64, 14, 14), (2, 3, 5, 6, 10), (17, 2, 3, 2, 2), (1, 1, 1, 4, 2), (2, 8, 8, 16, 12)],
+    [
+        (3, 1, 32, 28, 28),
+        (9, 32, 64, 14, 14),
+        (2, 3, 5, 6, 10),
+        (17, 2, 3, 2, 2),
+        (1, 1, 1, 4, 2),
+        (2, 8, 8, 16, 12),
+        (2, 17, 33, 14, 8),
+    ],
 )
 def test_values_and_gradients_equal_pytorch(samples: int, inputs: int, outputs: int, height: int, width: int) -> None:
     torch.manual_seed(samples)
@@ -43,7 +51,15 @@ def test_values_and_gradients_equal_pytorch(samples: int, inputs: int, outputs: 
 
 @pytest.mark.parametrize(
     ("samples", "inputs", "outputs", "height", "width"),
-    [(9, 64, 64, 14, 14), (2, 3, 5, 32, 9), (17, 2, 3, 5, 5), (1, 1, 1, 8, 7), (8, 8, 4, 6, 13)],
+    [
+        (9, 64, 64, 14, 14),
+        (2, 3, 5, 32, 9),
+        (17, 2, 3, 5, 5),
+        (1, 1, 1, 8, 7),
+        (8, 8, 4, 6, 13),
+        (3, 4, 5, 16, 16),
+        (3, 4, 5, 17, 16),
+    ],
 )
 def test_a_convolution_without_pooling_equals_pytorch(
     samples: int, inputs: int, outputs: int, height: int, width: int
@@ -138,11 +154,50 @@ def test_the_cifar10_model_is_its_two_layers_and_a_head() -> None:
     assert torch.allclose(ours.double(), model.head(hidden.flatten(1)), atol=1e-5)
 
 
-def test_one_tile_by_hand() -> None:
-    """Image and kernel of ones: the corner output is the sum over 3 × 3 ones."""
-    ones = np.ones((1, 4, 4, 1), np.float32)
-    tiles = np.empty((64, 1, 1), np.float32)
-    transform_images(ones, 2, tiles)
-    products = (tiles[:, 0, 0] * (kernel_matrix() @ np.ones(25))).reshape(8, 8)
-    points = np.array([1, 1, 1, 1, 1, 1, 1, 0.0])  # output 0 is the sum over the finite points
-    assert points @ products @ points == pytest.approx(9.0, abs=1e-4)
+def test_transforms_equal_those_of_numpy() -> None:
+    """Every frequency stands for one of NumPy's, or for its conjugate; together with conjugates they are all 256."""
+    image = np.random.default_rng(0).standard_normal((1, 16, 16, 1)).astype(F)
+    points = np.empty((130, 1, 1, 2), F)
+    transform_images(image, 0, F(1.0), points)
+    ours = points[:, 0, 0, 0] + 1j * points[:, 0, 0, 1]
+    theirs = np.fft.fft2(image[0, :, :, 0]).ravel()
+    nearest = [int(np.abs(theirs - one).argmin()) for one in ours]
+    conjugates = [int(np.abs(theirs - one.conj()).argmin()) for one in ours]
+    assert np.abs(theirs[nearest] - ours).max() < 1e-4
+    assert sorted({*nearest, *conjugates}) == list(range(256))
+    assert nearest[0] == 0, "frequency 0 is the first: its value is the gradient of the bias"
+
+
+@pytest.mark.parametrize("start", [0, -2])
+def test_the_inverse_gives_256_times_the_image(start: int) -> None:
+    image = np.random.default_rng(1).standard_normal((2, 14, 9, 17)).astype(F)
+    points, again = np.empty((130, 2, 17, 2), F), np.empty_like(image)
+    transform_images(image, start, F(-1.0), points)
+    images_of(points, start, F(-1.0), again)
+    assert np.abs(again / 256.0 - image).max() < 1e-5
+
+
+def test_one_image_by_hand() -> None:
+    """Image and kernel of ones: a corner is the sum over 3 × 3 ones, the centre over 5 × 5."""
+    layer = ConvPoolRelu(2, 1)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([1.0, 0.0])[None, :, None, None].expand(1, 2, 5, 5))
+        layer.bias.zero_()
+    pooled = layer(torch.ones(1, 2, 6, 6))[0, 0]  # the largest of each window of 2 × 2
+    assert torch.allclose(pooled, torch.tensor([[16.0, 20.0, 16.0], [20.0, 25.0, 20.0], [16.0, 20.0, 16.0]]))
+
+
+@pytest.mark.parametrize(("size", "border", "expected"), [(14, 2, True), (15, 2, False), (16, 0, True), (17, 0, False)])
+def test_images_that_would_meet_their_other_edge_use_pytorch(size: int, border: int, expected: bool) -> None:
+    assert fits(size, 8, border) is expected
+    assert fits(8, size, border) is expected
+
+
+def test_more_samples_than_a_block_and_a_block_alone_agree() -> None:
+    torch.manual_seed(0)
+    layer, images = Conv5x5(3, 4), torch.rand(97, 3, 8, 8, requires_grad=True)
+    layer(images).square().sum().backward()
+    whole, layer.weight.grad = layer.weight.grad.clone(), None
+    for part in images.detach().split(40):
+        layer(part).square().sum().backward()
+    assert torch.allclose(whole, layer.weight.grad, rtol=1e-4)

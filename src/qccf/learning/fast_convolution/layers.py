@@ -1,8 +1,8 @@
 """PyTorch layers for fast 5×5 convolutions on CPUs, one of them with 2×2 max-pooling and ReLU in the same layer.
 
-For float32 on a CPU the layers use the kernels of this package: a direct sum for one input channel, Winograd's
-algorithm for more, with pooling and ReLU in the same pass over memory. In all other cases (other devices, bf16, other
-shapes) they use PyTorch's operators, which compute the same function.
+For float32 on a CPU the layers use the kernels of this package: a direct sum for one input channel, Fourier transforms
+for more, with pooling and ReLU in the same pass over memory. In all other cases (other devices, bf16, other shapes)
+they use PyTorch's operators, which compute the same function.
 """
 
 from typing import Any
@@ -13,46 +13,49 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from qccf.learning.fast_convolution.winograd import NONE_PASSED, Convolve, ConvolvePoolRelu, F
+from qccf.learning.fast_convolution.fourier import NONE_PASSED, Convolve, ConvolvePoolRelu, F, fits, largest
 
 _compiled = numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
 
 
+_CHANNELS = 32
+"""Output channels at a time. Kernel and sums are in one array, so that the compiler needs no checks for overlap."""
+
+
 @_compiled
 def _forward(images: Any, kernel: Any, bias: Any, pooled: Any, passed: Any) -> None:
-    """Compute the four sums of each pooling window together, for all output channels at once."""
+    """Compute the four sums of each pooling window together."""
     samples, height, width = images.shape
-    channels = len(bias)
     padded = np.zeros((height + 4, width + 4), F)
-    sums = np.empty((4, channels), F)
-    for n in range(samples):
-        padded[2:-2, 2:-2] = images[n]
-        for i in range(height // 2):
-            for j in range(width // 2):
-                sums[:] = bias
-                for y in range(5):
-                    u, v = padded[2 * i + y, 2 * j : 2 * j + 6], padded[2 * i + y + 1, 2 * j : 2 * j + 6]
-                    u0, u1, u2, u3, u4, u5 = u[0], u[1], u[2], u[3], u[4], u[5]
-                    v0, v1, v2, v3, v4, v5 = v[0], v[1], v[2], v[3], v[4], v[5]
-                    k = kernel[y]
-                    for c in range(channels):
-                        k0, k1, k2, k3, k4 = k[0, c], k[1, c], k[2, c], k[3, c], k[4, c]
-                        sums[0, c] += u0 * k0 + u1 * k1 + u2 * k2 + u3 * k3 + u4 * k4
-                        sums[1, c] += u1 * k0 + u2 * k1 + u3 * k2 + u4 * k3 + u5 * k4
-                        sums[2, c] += v0 * k0 + v1 * k1 + v2 * k2 + v3 * k3 + v4 * k4
-                        sums[3, c] += v1 * k0 + v2 * k1 + v3 * k2 + v4 * k3 + v5 * k4
-                for c in range(channels):
-                    best, which = sums[0, c], 0
-                    if sums[1, c] > best:
-                        best, which = sums[1, c], 1
-                    if sums[2, c] > best:
-                        best, which = sums[2, c], 2
-                    if sums[3, c] > best:
-                        best, which = sums[3, c], 3
-                    if best <= F(0.0):
-                        best, which = F(0.0), NONE_PASSED
-                    pooled[n, i, j, c] = best
-                    passed[n, i, j, c] = which
+    work = np.zeros(29 * _CHANNELS, F)
+    sums = work[25 * _CHANNELS :]
+    for first in range(0, len(bias), _CHANNELS):
+        last = first + _CHANNELS
+        added = bias[first:last]
+        for y in range(5):
+            for x in range(5):
+                values = kernel[y, x, first:last]
+                work[(5 * y + x) * _CHANNELS :][: len(values)] = values
+        for n in range(samples):
+            padded[2:-2, 2:-2] = images[n]
+            for i in range(height // 2):
+                for j in range(width // 2):
+                    sums[:] = F(0.0)
+                    for y in range(5):
+                        u, v = padded[2 * i + y, 2 * j : 2 * j + 6], padded[2 * i + y + 1, 2 * j : 2 * j + 6]
+                        u0, u1, u2, u3, u4, u5 = u[0], u[1], u[2], u[3], u[4], u[5]
+                        v0, v1, v2, v3, v4, v5 = v[0], v[1], v[2], v[3], v[4], v[5]
+                        k, s = work[5 * y * _CHANNELS :], work[25 * _CHANNELS :]
+                        for c in range(_CHANNELS):
+                            k0, k1, k2 = k[c], k[c + _CHANNELS], k[c + 2 * _CHANNELS]
+                            k3, k4 = k[c + 3 * _CHANNELS], k[c + 4 * _CHANNELS]
+                            s[c] += u0 * k0 + u1 * k1 + u2 * k2 + u3 * k3 + u4 * k4
+                            s[c + _CHANNELS] += u1 * k0 + u2 * k1 + u3 * k2 + u4 * k3 + u5 * k4
+                            s[c + 2 * _CHANNELS] += v0 * k0 + v1 * k1 + v2 * k2 + v3 * k3 + v4 * k4
+                            s[c + 3 * _CHANNELS] += v1 * k0 + v2 * k1 + v3 * k2 + v4 * k3 + v5 * k4
+                    largest(
+                        sums, _CHANNELS, 2 * _CHANNELS, added, pooled[n, i, j, first:last], passed[n, i, j, first:last]
+                    )
 
 
 @_compiled
@@ -112,13 +115,18 @@ class ConvPoolRelu(nn.Conv2d):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         if not (supported(images) and images.shape[2] % 2 == 0 and images.shape[3] % 2 == 0):
-            return functional.relu(functional.max_pool2d(super().forward(images), 2))
+            return self._by_pytorch(images)
         if self.in_channels == 1 and not images.requires_grad:
             pooled = _FromOneChannel.apply(images[:, 0].contiguous(), self.weight, self.bias)  # type: ignore[no-untyped-call]
-        else:
+        elif fits(images.shape[2], images.shape[3], 2):
             last = images.permute(0, 2, 3, 1).contiguous()
             pooled = ConvolvePoolRelu.apply(last, self.weight, self.bias)  # type: ignore[no-untyped-call]
+        else:
+            return self._by_pytorch(images)
         return pooled.permute(0, 3, 1, 2)
+
+    def _by_pytorch(self, images: torch.Tensor) -> torch.Tensor:
+        return functional.relu(functional.max_pool2d(super().forward(images), 2))
 
 
 class Conv5x5(nn.Conv2d):
@@ -128,7 +136,7 @@ class Conv5x5(nn.Conv2d):
         super().__init__(in_channels, out_channels, 5)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        if not supported(images):
+        if not (supported(images) and fits(images.shape[2], images.shape[3], 0)):
             return super().forward(images)
         last = images.permute(0, 2, 3, 1).contiguous()
         return Convolve.apply(last, self.weight, self.bias).permute(0, 3, 1, 2)  # type: ignore[no-untyped-call]
