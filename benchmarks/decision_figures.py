@@ -1,7 +1,7 @@
 """Figures of the decisions that benchmarks.decisions has recorded: savings, maps of them, and few channels.
 
 Run: python -m benchmarks.decision_figures [--record FILE] [--images docs/images]
-Intervals are over cells, 95 %. A saving is QCCF's, in per cent of the other policy's energy in the same cell.
+Intervals are over trainings, 95 %. A saving is QCCF's, in per cent of the other policy's energy in the same cell.
 """
 
 import argparse
@@ -12,9 +12,8 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from benchmarks.decision_tables import ADAPTIVE, column, savings
+from benchmarks.decision_tables import ADAPTIVE, column, over_trainings, savings
 from benchmarks.decisions import RECORD, Columns, Point, Recorded, cells_of, points, read_record
-from qccf.core.intervals import estimate
 from qccf.paper.findings import PAPERS_SAVINGS
 from qccf.reports.figures.style import MARKERS, PALETTE
 
@@ -120,7 +119,7 @@ def draw_few_channels(recorded: Recorded, file: Path) -> None:
     for place, name in enumerate(FEW):
         style = {"color": PALETTE[place], "marker": MARKERS[place], "capsize": 3, "linewidth": 1.0, "label": name}
         for axes, values in zip(panels, (_per_upload, _fairness), strict=True):
-            found = [estimate(values(columns, name)) for columns in by_channels.values()]
+            found = [over_trainings(values(columns, name)) for columns in by_channels.values()]
             axes.errorbar(list(by_channels), [e.mean for e in found], yerr=[e.half for e in found], **style)
     counted = min(map(cells_of, by_channels.values()))
     for axes, label in zip(panels, ("energy per upload (mJ)", "Jain's index of participation"), strict=True):

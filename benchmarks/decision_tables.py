@@ -1,7 +1,9 @@
 """Tables of the decisions that benchmarks.decisions has recorded.
 
 Run: python -m benchmarks.decision_tables [--record FILE]
-± and intervals are over cells, 95 %. A saving is QCCF's, in per cent of the other policy's energy in the same cell.
+Cells replay a few trainings in turn, and cells of one training are not independent. So ± and intervals (95 %) are over
+the means of trainings, and n is the number of trainings. A saving is QCCF's, in per cent of the other policy's energy
+in the same cell.
 "Error" is the expected squared error of the aggregate that quantization causes, mean over rounds, from the recorded
 models.
 """
@@ -13,8 +15,18 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.decisions import CONSTANTS, POLICIES, RECORD, Columns, Recorded, cells_of, points, read_record
-from qccf.core.intervals import Estimate, correlation_estimate, estimate
+from benchmarks.decisions import (
+    CONSTANTS,
+    NUM_TRAININGS,
+    POLICIES,
+    RECORD,
+    Columns,
+    Recorded,
+    cells_of,
+    points,
+    read_record,
+)
+from qccf.core.intervals import MOST_CORRELATION, Estimate, correlation_estimate, estimate
 from qccf.paper.claims import cause_of
 from qccf.paper.findings import PAPERS_SAVINGS
 from qccf.paper.verdicts import (
@@ -51,6 +63,22 @@ def column(columns: Columns, policy: str, measure: str) -> np.ndarray:
     return np.array([np.nan if value is None else value for value in values], dtype=float)
 
 
+def over_trainings(values: np.ndarray) -> Estimate:
+    """The mean and its interval, over the means of the cells of each training."""
+    return estimate(_training_means(values))
+
+
+def correlation_over_trainings(values: np.ndarray) -> Estimate:
+    """The same for correlations, through Fisher's z."""
+    z = np.arctanh(np.clip(values, -MOST_CORRELATION, MOST_CORRELATION))
+    return correlation_estimate(np.tanh(_training_means(z)))
+
+
+def _training_means(values: np.ndarray) -> np.ndarray:
+    finite = [values[k::NUM_TRAININGS][np.isfinite(values[k::NUM_TRAININGS])] for k in range(NUM_TRAININGS)]
+    return np.array([one.mean() for one in finite if len(one)])
+
+
 def savings(columns: Columns, rival: str, *, per_upload: bool = False) -> Estimate:
     """QCCF's saving against a rival, cell by cell; cells in which one of them serves nobody are left out.
 
@@ -63,7 +91,7 @@ def savings(columns: Columns, rival: str, *, per_upload: bool = False) -> Estima
         column(columns, name, "energy_j") / (_positive(column(columns, name, "participation")) if per_upload else 1.0)
         for name in (own, rival)
     )
-    return estimate(1.0 - ours / _positive(theirs))
+    return over_trainings(1.0 - ours / _positive(theirs))
 
 
 def _positive(values: np.ndarray) -> np.ndarray:
@@ -107,17 +135,17 @@ def policies_table(title: str, columns: Columns) -> list[str]:
     for name in columns:
         saved = "" if name.startswith("qccf") else savings(columns, name).shown(".1f", 100.0)
         correlations = [
-            correlation_estimate(column(columns, name, measure)).shown("+.2f")
+            correlation_over_trainings(column(columns, name, measure)).shown("+.2f")
             for measure in ("bits_round", "bits_size")
         ]
         if name in (*CONSTANTS, "no-quantization"):
             correlations = ["–", "–"]
         cells = [
-            estimate(column(columns, name, "energy_j")).shown(".2f"),
+            over_trainings(column(columns, name, "energy_j")).shown(".2f"),
             saved,
-            estimate(column(columns, name, "error")).shown(".3g"),
-            estimate(100.0 * column(columns, name, "late")).shown(".1f"),
-            estimate(column(columns, name, "bits")).shown(".2f"),
+            over_trainings(column(columns, name, "error")).shown(".3g"),
+            over_trainings(100.0 * column(columns, name, "late")).shown(".1f"),
+            over_trainings(column(columns, name, "bits")).shown(".2f"),
             *correlations,
         ]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
@@ -143,7 +171,7 @@ def judgements(recorded: Recorded) -> Iterable[Judgement]:
             ("qccf", UP, DOWN), ("same-size, CPU follows", UP, ZERO), ("same-size, joint", UP, ZERO),
             ("principle, paper", UP, UP), ("principle, published", UP, UP), ("channel-allocate", ZERO, DOWN),
         ):  # fmt: skip
-            rounds, sizes = (correlation_estimate(column(columns, name, f"bits_{x}")) for x in ("round", "size"))
+            rounds, sizes = (correlation_over_trainings(column(columns, name, f"bits_{x}")) for x in ("round", "size"))
             yield (
                 "bits",
                 f"bits of {name} over rounds, β = {beta}",
@@ -161,12 +189,14 @@ def judgements(recorded: Recorded) -> Iterable[Judgement]:
                 CORRELATION,
             )
         for other in ("qccf", PAPERS_RIVALS[0]):
-            more = estimate(column(columns, "principle, paper", "last_bits") - column(columns, other, "last_bits"))
+            more = over_trainings(
+                column(columns, "principle, paper", "last_bits") - column(columns, other, "last_bits")
+            )
             yield "principle", f"last bits of principle, paper minus {other}, β = {beta}", "more", more, UP, BITS
     low, high = by_beta.values()
     cells = min(cells_of(low), cells_of(high))
     for name in ("qccf", "same-size, CPU follows", "same-size, joint", "principle, paper", "principle, published"):
-        more = estimate(column(high, name, "energy_j")[:cells] / column(low, name, "energy_j")[:cells] - 1.0)
+        more = over_trainings(column(high, name, "energy_j")[:cells] / column(low, name, "energy_j")[:cells] - 1.0)
         rule = ZERO if name == "qccf" else UP
         cause = cause_of("same-size", name)
         yield cause, f"energy of {name} from β = 150 to 300", _word(rule), more, rule, ENERGY
@@ -181,7 +211,7 @@ def claims_table(recorded: Recorded) -> list[str]:
     every = list(judgements(recorded))
     lines = [
         "\n**The paper's claims about decisions**\n",
-        "| rests on | claim | paper | here | cells | verdict |",
+        "| rests on | claim | paper | here | n | verdict |",
         "|---|---|---|---|---|---|",
     ]
     verdicts: dict[str, Answer] = {}
@@ -193,9 +223,9 @@ def claims_table(recorded: Recorded) -> list[str]:
             lines.append(f"| {cause} | {words} | {papers} | {quantity.shown(e)} | {e.count} | {verdict} |")
     for beta in (150, 300):
         least = ordering([verdicts[f"QCCF saves against {rival}, β = {beta}"] for rival in PAPERS_RIVALS])
-        cells = cells_of(recorded[f"policies: β = {beta}"])
+        count = min(NUM_TRAININGS, cells_of(recorded[f"policies: β = {beta}"]))
         lines.append(
-            f"| energy | QCCF spends the least of the paper's five, β = {beta} | least | | {cells} | {least} |"
+            f"| energy | QCCF spends the least of the paper's five, β = {beta} | least | | {count} | {least} |"
         )
     return lines
 
@@ -214,7 +244,11 @@ def with_constants(recorded: Recorded) -> Columns:
 def constants_table(title: str, columns: Columns) -> list[str]:
     """Does each adaptive policy beat the best constants that are as precise?"""
     names = [name for name in ADAPTIVE if name in columns]
-    saved = [estimate(1.0 - column(columns, name, "energy_j") / best_constants(columns, name)) for name in names]
+    constants = [best_constants(columns, name) for name in names]
+    saved = [
+        over_trainings(1.0 - column(columns, name, "energy_j") / best)
+        for name, best in zip(names, constants, strict=True)
+    ]
     adjusted = adjusted_chances([chances(e, UP, ENERGY.margin) for e in saved])
     lines = [
         f"\n**{title}**: energy saved against the best constant, or two in turns, that is as precise in the same "
@@ -222,8 +256,8 @@ def constants_table(title: str, columns: Columns) -> list[str]:
         "| policy | cells with such constants | saves (%) | beats them |",
         "|---|---|---|---|",
     ]
-    for name, e, tests in zip(names, saved, adjusted, strict=True):
-        lines.append(f"| {name} | {e.count} | {e.shown('+.1f', 100.0)} | {answer(e, UP, tests)} |")
+    for name, best, e, tests in zip(names, constants, saved, adjusted, strict=True):
+        lines.append(f"| {name} | {np.isfinite(best).sum()} | {e.shown('+.1f', 100.0)} | {answer(e, UP, tests)} |")
     return lines
 
 
@@ -244,7 +278,7 @@ def front_table(recorded: Recorded) -> list[str]:
     columns = with_constants(recorded)
     names = [name for name in (*ADAPTIVE, *CONSTANTS) if name in columns and name != "qccf"]
     ours = {name: energy_at_error(recorded, column(columns, name, "error")) for name in names}
-    saved = {name: estimate(1.0 - ours[name] / column(columns, name, "energy_j")) for name in names}
+    saved = {name: over_trainings(1.0 - ours[name] / column(columns, name, "energy_j")) for name in names}
     adjusted = adjusted_chances([chances(e, UP, ENERGY.margin) for e in saved.values()])
     cells = min((cells_of(c) for key, c in recorded.items() if key.startswith("V: ")), default=0)
     lines = [
@@ -253,7 +287,8 @@ def front_table(recorded: Recorded) -> list[str]:
         "|---|---|---|---|",
     ]
     for (name, e), tests in zip(saved.items(), adjusted, strict=True):
-        lines.append(f"| {name} | {e.count} | {e.shown('+.1f', 100.0)} | {answer(e, UP, tests)} |")
+        known = np.isfinite(ours[name]).sum()
+        lines.append(f"| {name} | {known} | {e.shown('+.1f', 100.0)} | {answer(e, UP, tests)} |")
     return lines
 
 
@@ -268,9 +303,9 @@ def weights_table(recorded: Recorded, constants: Columns) -> list[str]:
     rows += [(name, constants, name) for name in CONSTANTS if name in constants]
     for label, columns, name in rows:
         cells = [
-            estimate(column(columns, name, "energy_j")).shown(".2f"),
-            estimate(column(columns, name, "error")).shown(".3g"),
-            estimate(column(columns, name, "bits")).shown(".2f"),
+            over_trainings(column(columns, name, "energy_j")).shown(".2f"),
+            over_trainings(column(columns, name, "error")).shown(".3g"),
+            over_trainings(column(columns, name, "bits")).shown(".2f"),
         ]
         lines.append(f"| {label} | {cells_of(columns)} | " + " | ".join(cells) + " |")
     return lines

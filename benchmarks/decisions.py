@@ -1,12 +1,13 @@
 """Decisions alone, in many cells: what each policy spends where the statistics of real trainings are replayed.
 
 Run: python -m benchmarks.decisions [--studies A,B] [--cells 50]
-The statistics are those of the recordings in docs/results/trainings (see benchmarks/record_statistics.py), which the
+The statistics are those of the recordings in benchmarks/trainings (see benchmarks/record_statistics.py), which the
 cells take in turn; positions, fading and dataset sizes differ from cell to cell. All runs use the paper's form of the
 controller, and its codec unless a policy says otherwise.
 
 Results are kept cell by cell in --record (committed); the same command computes only what is missing. Studies are done
-ten cells at a time, so that a stopped command has the same cells for every point.
+ten cells at a time, so that a stopped command has the same cells for every point. Maps and the genetic algorithm have
+fewer cells (`MOST_CELLS`). Several commands may fill one record at a time, each with its own studies.
 """
 
 import argparse
@@ -37,8 +38,14 @@ from qccf.runtimes.planner import planned_rules, planned_scenario, run_rounds
 from qccf.settings.loading import Scenario, digest, load_scenario
 
 RECORD = Path("docs/results/decisions.json")
-TRAININGS = Path("docs/results/trainings")
+TRAININGS = Path("benchmarks/trainings")
+NUM_TRAININGS = 8
+"""So many trainings are replayed in turn, wherever nothing else is said."""
+EACH_TRAINING = "emnist-?.npz"
 BATCH = 10
+MOST_CELLS = {"genetic": 10, "T_max × B": 20, "gain × B (bandwidth)": 20, "gain × B (deadline)": 20, "λ2⁰ × L": 20}
+"""Of studies with many points."""
+KEPT_IN_MAPS = ("energy_j", "participation", "late")
 DIGITS = 5
 
 POLICIES: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -77,7 +84,9 @@ class Point:
     settings: tuple[str, ...]
     policies: tuple[str, ...] = READINGS
     genetic: bool = False
-    trainings: str = "emnist-?.npz"
+    kept: tuple[str, ...] = ()
+    """The measures that are recorded; all of them if it is empty."""
+    trainings: str = EACH_TRAINING
     """Which recordings its cells take in turn."""
 
     @property
@@ -100,14 +109,14 @@ def points() -> Iterator[Point]:
         yield Point("channels", f"20 clients, {channels} channels", size, (*READINGS, "no-quantization"))
     for deadline, bandwidth in product((0.01, 0.02, 0.05, 0.1, 0.2), (1, 2, 5, 10, 20)):
         settings = (f"device.deadline_s={deadline}", f"radio.bandwidth_hz={bandwidth}e6")
-        yield Point("T_max × B", f"T_max = {deadline:g} s, B = {bandwidth} MHz", settings)
+        yield Point("T_max × B", f"T_max = {deadline:g} s, B = {bandwidth} MHz", settings, kept=KEPT_IN_MAPS)
     for repair, (deadline, bandwidths) in {"bandwidth": (0.02, (5, 10, 20)), "deadline": (0.15, (1, 2, 4))}.items():
         for gain, bandwidth in product((-10, 0, 10, 20), bandwidths):
             settings = (f"device.deadline_s={deadline}", f"radio.gain_db={gain}", f"radio.bandwidth_hz={bandwidth}e6")
-            yield Point(f"gain × B ({repair})", f"gain {gain} dB, B = {bandwidth} MHz", settings)
+            yield Point(f"gain × B ({repair})", f"gain {gain} dB, B = {bandwidth} MHz", settings, kept=KEPT_IN_MAPS)
     for margin, smoothness in product((0.1, 0.5, 2.0), (0.005, 0.015, 0.05, 0.15, 0.5)):
         settings = (f"control.paper.quantization_margin={margin}", f"learning.smoothness={smoothness}")
-        yield Point("λ2⁰ × L", f"λ2⁰ - ε2 = {margin:g}, L = {smoothness:g}", settings)
+        yield Point("λ2⁰ × L", f"λ2⁰ - ε2 = {margin:g}, L = {smoothness:g}", settings, kept=KEPT_IN_MAPS)
     for clients, channels in ((10, 10), (10, 5), (20, 10)):
         size = (f"federation.num_clients={clients}", f"radio.num_channels={channels}")
         yield Point("genetic", f"{clients} clients, {channels} channels", size, genetic=True)
@@ -124,6 +133,8 @@ def recordings_of(point: Point, folder: Path) -> list[Recording]:
     found = [read_recording(file.read_bytes()) for file in sorted(folder.glob(point.trainings))]
     if not found:
         raise SystemExit(f"{folder} has no {point.trainings}: make it with benchmarks.record_statistics.")
+    if point.trainings == EACH_TRAINING and len(found) != NUM_TRAININGS:
+        raise SystemExit(f"{folder} has {len(found)} of {NUM_TRAININGS} trainings {point.trainings}: make the others.")
     return found
 
 
@@ -159,7 +170,8 @@ def policies_in_cell(point: Point, recording: Recording, seed: int) -> Cell:
         except QccfError:
             return {name: {"energy_j": float("nan")} for name in point.policies}
         source = BundledStatistics(scenario, world.dataset_sizes, recording)
-        found[label] = measures(run_rounds(world, planned_rules(scenario), source, scenario))
+        every = measures(run_rounds(world, planned_rules(scenario), source, scenario))
+        found[label] = {name: value for name, value in every.items() if name in (point.kept or every)}
     return found
 
 
@@ -262,20 +274,23 @@ def _kept(value: float | None) -> float | None:
 
 
 def compute(chosen: Sequence[Point], cells: int, file: Path, trainings: Path) -> None:
-    """Add the missing cells of every point, a batch of cells at a time."""
+    """Add the missing cells of every point, a batch of cells at a time.
+
+    The record is read again before it is written, because another command may have added other studies to it.
+    """
     made_of = fingerprint(trainings)
     recorded = read_record(file, made_of)
     for upto in range(BATCH, cells + BATCH, BATCH):
         for point in chosen:
             columns = recorded.get(point.key, {})
-            missing = range(cells_of(columns), min(upto, cells))
+            missing = range(cells_of(columns), min(upto, cells, MOST_CELLS.get(point.study, cells)))
             if not missing:
                 continue
             found = recordings_of(point, trainings)
             for seed in missing:
                 in_cell = genetic_in_cell if point.genetic else policies_in_cell
                 columns = extended(columns, in_cell(point, found[seed % len(found)], seed), seed)
-            recorded[point.key] = columns
+            recorded = read_record(file, made_of) | {point.key: columns}
             write_record(file, recorded, made_of)
             print(f"{point.key}: {cells_of(columns)} cells", flush=True)
 

@@ -7,14 +7,14 @@ The files in src/qccf/settings/presets/recordings, which `qccf plan` uses instea
     python -m benchmarks.record_statistics femnist --rounds 20 --samples 400 --dataset emnist
     python -m benchmarks.record_statistics cifar10 --rounds 12 --samples 300 --dataset mnist
 
-Those in docs/results/trainings, which benchmarks/decisions.py replays, are made by the following command for seeds 0
-to 3 (emnist-0.npz, …), and once more for seed 0 with --set policy.name=principle (emnist-0-principle.npz). Sizes
+Those in benchmarks/trainings, which benchmarks/decisions.py replays, are made by the following command for seeds 0
+to 7 (emnist-0.npz, …), and once more for seed 0 with --set policy.name=principle (emnist-0-principle.npz). Sizes
 are the paper's β = 300 of 1,200 samples, and a sample costs so many cycles that decisions are those of 1,200.
 
     python -m benchmarks.record_statistics femnist --rounds 100 --samples 160 --dataset emnist --seed 0 \
       --every 1 --codecs model,update --set control.form=paper --set codec.name=model \
       --set data.dataset_size_std=40 --set data.dataset_size_min=14 --set device.cycles_per_sample=7500 \
-      --out docs/results/trainings/emnist-0.npz
+      --out benchmarks/trainings/emnist-0.npz
 
 The images of another dataset are padded and repeated where the model needs 32 × 32 pixels in three colours.
 

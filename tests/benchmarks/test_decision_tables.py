@@ -6,15 +6,17 @@ import pytest
 from benchmarks.decision_tables import (
     best_constants,
     claims_table,
+    correlation_over_trainings,
     front_table,
     genetic_table,
     judgements,
     map_table,
+    over_trainings,
     savings,
     tables,
     weights_table,
 )
-from benchmarks.decisions import CONSTANTS, POLICIES, points
+from benchmarks.decisions import CONSTANTS, NUM_TRAININGS, POLICIES, points
 
 
 def made_columns(saved: dict[str, float], cells: int = 20) -> dict:
@@ -55,7 +57,7 @@ def test_claims_about_decisions_get_the_verdict_of_their_number(recorded) -> Non
         ("no-quantization, β = 300", "holds"),
     ):
         (row,) = [line for line in lines.splitlines() if f"QCCF saves against {words} " in line]
-        assert row.endswith(f"| 20 | {verdict} |"), row
+        assert row.endswith(f"| {NUM_TRAININGS} | {verdict} |"), row
     (row,) = [line for line in lines.splitlines() if "bits of principle, paper over dataset sizes, β = 300" in line]
     assert row.endswith("refuted |"), "they fall with the size here"
     (row,) = [line for line in lines.splitlines() if "energy of qccf from β" in line]
@@ -63,13 +65,25 @@ def test_claims_about_decisions_get_the_verdict_of_their_number(recorded) -> Non
     assert row.endswith("holds |"), "it is the same at both β"
     assert "last bits of principle, paper minus qccf, β = 150 | more | +1.0" in lines
     (row,) = [line for line in lines.splitlines() if "the least of the paper's five, β = 300" in line]
-    assert row.endswith("| 20 | refuted |"), "principle is cheaper"
+    assert row.endswith(f"| {NUM_TRAININGS} | refuted |"), "principle is cheaper"
 
 
 def test_every_claim_names_a_cause_and_no_number_is_judged_twice(recorded) -> None:
     every = list(judgements(recorded))
     assert len({one[1] for one in every}) == len(every)
     assert {one[0] for one in every} == {"energy", "same-size", "principle", "bits"}
+
+
+def test_cells_of_one_training_count_once() -> None:
+    """Every training has a value of its own and 5 equal cells: the interval is that of 8 values, not of 40."""
+    values = np.tile(np.arange(NUM_TRAININGS, dtype=float), 5)
+    values[3] = np.nan
+    e = over_trainings(values)
+    assert (e.mean, e.count) == (3.5, NUM_TRAININGS)
+    assert e.half == pytest.approx(2.3646 * np.std(np.arange(8.0), ddof=1) / np.sqrt(8.0), rel=1e-3)
+    z = correlation_over_trainings(np.tanh(values / 10.0))
+    assert (z.count, z.mean) == (NUM_TRAININGS, pytest.approx(np.tanh(0.35)))
+    assert over_trainings(np.array([1.0, np.nan, 3.0])).count == 2
 
 
 def test_a_rival_that_serves_nobody_is_no_saving() -> None:

@@ -28,12 +28,13 @@ from tests.helpers.tiny import tiny_dataset, tiny_scenario
 
 
 @pytest.fixture
-def trainings(tmp_path: Path) -> Path:
+def trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with two trainings, whose losses tell them apart."""
     recorded = bundled_recording("femnist")
     for seed in range(2):
         series = {**recorded.series, "loss": recorded.series["loss"] + seed}
         write_recording(tmp_path / f"emnist-{seed}.npz", replace(recorded, series=series))
+    monkeypatch.setattr(decisions, "NUM_TRAININGS", 2)
     return tmp_path
 
 
@@ -59,6 +60,9 @@ def test_cells_take_the_trainings_in_turn(monkeypatch: pytest.MonkeyPatch, train
     assert np.round(np.array(seen) - seen[0], 3).tolist() == [0.0, 1.0, 0.0, 1.0]
     with pytest.raises(SystemExit, match="has no other"):
         recordings_of(Point("s", "x", (), trainings="other-?.npz"), trainings)
+    (trainings / "emnist-1.npz").unlink()
+    with pytest.raises(SystemExit, match="has 1 of 2 trainings"):
+        recordings_of(Point("s", "x", ()), trainings)
 
 
 def test_a_trace_of_a_run_gives_its_statistics_again(tmp_path: Path) -> None:
@@ -98,9 +102,31 @@ def test_cells_are_computed_once_and_added(monkeypatch: pytest.MonkeyPatch, tmp_
     assert len(seen) == 6, "nothing is repeated"
     assert read_record(file)["s: y"] == {"qccf": {"energy_j": [0.0, 1.0, 2.0]}}
     json.loads(file.read_text())
+    compute([Point("genetic", "z", ())], 12, file, trainings)
+    assert len(read_record(file)["genetic: z"]["qccf"]["energy_j"]) == 10, "studies with many points have fewer cells"
     (trainings / "emnist-1.npz").unlink()
     with pytest.raises(SystemExit, match="computed from other trainings"):
         compute(chosen, 4, file, trainings)
+
+
+def test_two_commands_may_fill_one_record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trainings: Path) -> None:
+    """What another command adds while a cell is computed stays."""
+    file = tmp_path / "record.json"
+
+    def cell(point: Point, _recording: Recording, _seed: int) -> dict:
+        if point.label == "x":
+            compute([Point("s", "y", ())], 1, file, trainings)
+        return {"qccf": {"energy_j": 1.0}}
+
+    monkeypatch.setattr(decisions, "policies_in_cell", cell)
+    compute([Point("s", "x", ())], 1, file, trainings)
+    assert list(read_record(file)) == ["s: y", "s: x"]
+
+
+def test_maps_keep_only_what_they_show(trainings: Path) -> None:
+    point = replace(next(one for one in points() if one.study == "T_max × B"), settings=("federation.rounds=2",))
+    cell = decisions.policies_in_cell(point, recordings_of(point, trainings)[0], 0)
+    assert {measure for measured in cell.values() for measure in measured} == set(decisions.KEPT_IN_MAPS)
 
 
 def test_the_best_constants_are_the_cheapest_that_are_as_precise_and_serve_as_many() -> None:
