@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from qccf.jobs.memory import keep_freed_memory
-from qccf.learning.fast_convolution import fourier, layers
+from qccf.learning.fast_convolution import convolution, layers
 from qccf.learning.models.cifar10_cnn import Cifar10Cnn
 from qccf.learning.models.femnist_cnn import FemnistCnn
 from qccf.learning.training import FlatModel
@@ -25,7 +25,7 @@ NETWORKS: tuple[tuple[Callable[[], nn.Module], tuple[int, ...], int], ...] = (
 PARTS: dict[str, tuple[tuple[ModuleType, str], ...]] = {
     "matrix products": ((torch, "bmm"), (torch, "baddbmm")),
     "Fourier transforms, with pooling": tuple(
-        (fourier, name) for name in ("transform_images", "transform_pooled", "images_of", "pooled_of")
+        (convolution, name) for name in ("transform_images", "transform_pooled", "images_of", "pooled_of")
     ),
     "the first layer with one channel": ((layers, "_forward"), (layers, "_backward")),
 }

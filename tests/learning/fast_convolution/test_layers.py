@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from qccf.learning.fast_convolution.fourier import F, fits, images_of, transform_images
+from qccf.learning.fast_convolution.convolution import fits
+from qccf.learning.fast_convolution.fourier import F, images_of, transform_images
 from qccf.learning.fast_convolution.layers import Conv5x5, ConvPoolRelu
 from qccf.learning.models.cifar10_cnn import Cifar10Cnn
 from qccf.learning.models.femnist_cnn import FemnistCnn

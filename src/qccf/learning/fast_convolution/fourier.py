@@ -1,23 +1,17 @@
-"""A 5×5 convolution as one complex matrix product per frequency, optionally with max-pooling and ReLU.
+"""Fourier transforms of images of up to 16×16 real values, and max-pooling of what is transformed back.
 
-By the convolution theorem the Fourier transform of a convolution is a product, frequency by frequency. Images of up to
-16×16 values are transformed whole, as if they were repeated without end; zeros at their edges keep neighbours apart.
-256 real values have 130 frequencies, the others being their complex conjugates: 25 multiplications per output become
-about three. In float32 the result differs from the direct sum by about 1e-6.
+256 real values have 130 frequencies; the others are their complex conjugates. Images are [sample, row, column,
+channel], transformed images [frequency, sample, channel, real and imaginary part].
 
-Images are [sample, row, column, channel]. Transformed images are [frequency, sample, channel], so all frequencies are
-one batched matrix product. Transforms work in place, in a buffer of [row, column, channel] for 16 channels at a time,
-which fits into the fastest cache; all its offsets are constants, so that the compiler vectorises every loop.
+Transforms work in place, in a buffer of [row, column, channel] for 16 channels at a time, which fits into the fastest
+cache. All its offsets are constants, so that the compiler vectorises every loop over channels.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numba
 import numpy as np
-import torch
-
-from qccf.core.contracts import FloatArray
 
 F = np.float32
 
@@ -29,8 +23,7 @@ SIZE = 16
 
 _CHANNELS = 16
 _ROW = SIZE * _CHANNELS
-_BLOCK = 40
-"""Samples per pass: few enough for the cache, many enough for efficient matrix products."""
+
 
 _C1, _S1 = F(np.cos(np.pi / 8.0)), F(np.sin(np.pi / 8.0))
 _H = F(np.sqrt(0.5))
@@ -206,6 +199,7 @@ def _places() -> Any:
 
 
 _PLACES = _places()
+NUM_FREQUENCIES = len(_PLACES)
 _BUFFER = (SIZE * SIZE + 1) * _CHANNELS
 
 
@@ -350,127 +344,3 @@ def transform_pooled(gradients: Any, passed: Any, sign: Any, points: Any) -> Non
                         window[c + _ROW] = value[c] if index[c] == _INDEX[2] else zero
                         window[c + _ROW + _CHANNELS] = value[c] if index[c] == _INDEX[3] else zero
         _to_points(buffers, sign, points, n)
-
-
-def fits(height: int, width: int, border: int) -> bool:
-    """Whether images of this size can be transformed whole without meeting their own other edge."""
-    return min(height, width) + 2 * border >= 5 and max(height, width) + border <= SIZE
-
-
-class ConvolvePoolRelu(torch.autograd.Function):
-    """5×5 convolution with padding 2, then 2×2 max-pooling, then ReLU.
-
-    Input and output are float32 [sample, row, column, channel] on the CPU; height and width of the input are even.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, images: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        samples, height, width, _ = images.shape
-        pooled = torch.empty(samples, height // 2, width // 2, len(bias))
-        ctx.passed = np.empty(pooled.shape, np.uint8)
-        kernel = _kernel_points(weight, 2)
-        for part, products in _products(images, kernel):
-            pooled_of(products, bias.numpy(), pooled[part].numpy(), ctx.passed[part])
-        ctx.save_for_backward(images, kernel)
-        return pooled
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        images, kernel = ctx.saved_tensors
-        received = gradients[0].contiguous()
-
-        def transform(part: slice, points: FloatArray) -> None:
-            transform_pooled(received[part].numpy(), ctx.passed[part], F(-1.0), points)
-
-        return _gradients(images, kernel, 2, transform)
-
-
-class Convolve(torch.autograd.Function):
-    """5×5 convolution without padding of float32 images [sample, row, column, channel] on the CPU."""
-
-    @staticmethod
-    def forward(ctx: Any, images: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        samples, height, width, _ = images.shape
-        outputs = torch.empty(samples, height - 4, width - 4, len(bias))
-        kernel = _kernel_points(weight, 0)
-        for part, products in _products(images, kernel):
-            images_of(products, 0, F(1.0), outputs[part].numpy())
-        ctx.save_for_backward(images, kernel)
-        return outputs.add_(bias)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        images, kernel = ctx.saved_tensors
-        received = gradients[0].contiguous()
-
-        def transform(part: slice, points: FloatArray) -> None:
-            transform_images(received[part].numpy(), 0, F(-1.0), points)
-
-        return _gradients(images, kernel, 0, transform)
-
-
-def _kernel_points(weight: torch.Tensor, border: int) -> torch.Tensor:
-    """[frequency, input, output]: the conjugate transform of a kernel whose values begin `border` before its output.
-
-    The factor 1/256 of inverse transforms is in it.
-    """
-    images = (weight / SIZE**2).permute(1, 2, 3, 0).contiguous()
-    points = torch.empty(len(_PLACES), *images.shape[::3], dtype=torch.complex64)
-    transform_images(images.numpy(), -border, F(-1.0), _real(points))
-    return points
-
-
-def _kernel_gradient(points: torch.Tensor, border: int) -> torch.Tensor:
-    """The gradient of the weight, from that of its transform."""
-    _, inputs, outputs = points.shape
-    images = torch.empty(inputs, 5, 5, outputs)
-    images_of(_real(points), -border, F(1.0), images.numpy())
-    return images.permute(3, 0, 1, 2) / SIZE**2
-
-
-def _products(images: torch.Tensor, kernel: torch.Tensor) -> Iterator[tuple[slice, FloatArray]]:
-    """The transforms of the outputs, for each block of samples."""
-    for part in _blocks(len(images)):
-        points, products = _work(images[part], kernel)
-        transform_images(images[part].numpy(), 0, F(1.0), _real(points))
-        torch.bmm(points, kernel, out=products)
-        yield part, _real(products)
-
-
-def _gradients(
-    images: torch.Tensor, kernel: torch.Tensor, border: int, transform: Callable[[slice, FloatArray], None]
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Gradients of images, kernel and bias.
-
-    `transform` fills in the conjugate transform of the outputs' gradient for a block. Conjugates make both gradients
-    plain products: those of the images then are the conjugate transform of what is wanted. Frequency 0 is the sum over
-    an image, which is the gradient of the bias.
-    """
-    images_gradient, kernel_gradient = torch.empty_like(images), torch.empty_like(kernel)
-    bias_gradient = torch.zeros(kernel.shape[2])
-    for part in _blocks(len(images)):
-        points, products = _work(images[part], kernel)
-        transform_images(images[part].numpy(), 0, F(1.0), _real(points))
-        transform(part, _real(products))
-        bias_gradient += products[0].real.sum(0)
-        kept = float(part.start > 0)
-        torch.baddbmm(kernel_gradient, points.transpose(1, 2), products, beta=kept, out=kernel_gradient)
-        torch.bmm(products, kernel.transpose(1, 2), out=points)
-        images_of(_real(points), 0, F(-1.0), images_gradient[part].numpy())
-    return images_gradient, _kernel_gradient(kernel_gradient, border), bias_gradient
-
-
-def _blocks(samples: int) -> list[slice]:
-    return [slice(start, start + _BLOCK) for start in range(0, samples, _BLOCK)]
-
-
-def _work(block: torch.Tensor, kernel: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Empty tensors for the transforms of a block's images and outputs."""
-    count, inputs, outputs = kernel.shape
-    points, products = (torch.empty(count, len(block), size, dtype=torch.complex64) for size in (inputs, outputs))
-    return points, products
-
-
-def _real(points: torch.Tensor) -> FloatArray:
-    """The same memory as [frequency, sample, channel, real and imaginary part]."""
-    return np.asarray(torch.view_as_real(points).numpy())

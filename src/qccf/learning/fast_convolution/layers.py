@@ -13,7 +13,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from qccf.learning.fast_convolution.fourier import NONE_PASSED, Convolve, ConvolvePoolRelu, F, fits, largest
+from qccf.learning.fast_convolution.convolution import Convolve, ConvolvePoolRelu, fits
+from qccf.learning.fast_convolution.fourier import NONE_PASSED, F, largest
 
 _compiled = numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
 
