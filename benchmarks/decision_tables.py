@@ -1,6 +1,7 @@
 """Tables of the decisions that benchmarks.decisions has recorded.
 
-Run: python -m benchmarks.decision_tables [--record FILE]
+Run: python -m benchmarks.decision_tables [--record FILE] [--page docs/results/decisions.md]
+With --page the tables replace what follows the heading "## Tables" there.
 Cells replay a few trainings in turn, and cells of one training are not independent. So ± and intervals (95 %) are over
 the means of trainings, and n is the number of trainings. A saving is QCCF's, in per cent of the other policy's energy
 in the same cell.
@@ -26,6 +27,7 @@ from benchmarks.decisions import (
     points,
     read_record,
 )
+from qccf.core.files import write_text_whole
 from qccf.core.intervals import MOST_CORRELATION, Estimate, correlation_estimate, estimate
 from qccf.paper.claims import cause_of
 from qccf.paper.findings import PAPERS_SAVINGS
@@ -379,11 +381,27 @@ def tables(recorded: Recorded) -> Iterable[str]:
     yield from genetic_table(recorded)
 
 
+TABLES = "## Tables\n"
+
+
+def with_tables(page: str, lines: Iterable[str]) -> str:
+    """The page with these lines after its heading of tables, which is its last."""
+    before, heading, _ = page.partition(TABLES)
+    if not heading:
+        raise SystemExit(f'The page has no heading "{TABLES.strip()}".')
+    return before + heading + "\n".join(lines) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", type=Path, default=RECORD, metavar="FILE")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write the tables into this page")
     options = parser.parse_args()
-    print("\n".join(tables(read_record(options.record))))
+    lines = list(tables(read_record(options.record)))
+    if options.page is None:
+        print("\n".join(lines))
+    else:
+        write_text_whole(options.page, with_tables(options.page.read_text(encoding="utf-8"), lines))
 
 
 if __name__ == "__main__":

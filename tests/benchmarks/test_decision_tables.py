@@ -15,6 +15,7 @@ from benchmarks.decision_tables import (
     savings,
     tables,
     weights_table,
+    with_tables,
 )
 from benchmarks.decisions import CONSTANTS, NUM_TRAININGS, POLICIES, points
 
@@ -151,3 +152,9 @@ def test_the_genetic_table_has_a_row_per_size_and_the_range_over_the_rest() -> N
         "| 20 x 20 | 4 (2 to 6) %, 20 mJ (10 to 30) |",
         "| 20 x 20, elitism 1 | 0 (0 to 0) %, 0 mJ (0 to 0) |",
     ]
+
+
+def test_tables_replace_those_of_a_page() -> None:
+    assert with_tables("# A\n\n## Tables\nold\n", ["new", "line"]) == "# A\n\n## Tables\nnew\nline\n"
+    with pytest.raises(SystemExit, match="no heading"):
+        with_tables("# A\n", [])
