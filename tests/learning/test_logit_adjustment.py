@@ -54,6 +54,16 @@ def test_a_part_of_the_difference() -> None:
     )
 
 
+def test_a_part_of_the_difference_where_a_class_is_nobodys() -> None:
+    """Only classes that somebody has count: 3, 1 and half a sample of 4.5, whatever classes nobody has. A class that
+    this client alone claims, as one with flipped labels does, counts as it is."""
+    clients, labels = np.array([5, 5, 5, 0, 0]), torch.tensor([0, 0, 0, 1])
+    added = 0.5 * np.log(np.array([3.0, 1.0, 0.5]) / 4.5 * 3.0)
+    np.testing.assert_allclose(Adjustment(clients, clients, 0.5).of(labels), [*added, 0.0, 0.0], rtol=1e-6)
+    claimed = Adjustment(clients, clients, 0.5).of(torch.tensor([0, 0, 0, 1, 3, 3])).numpy()
+    np.testing.assert_allclose(claimed, [*(0.5 * np.log(np.array([3.0, 1.0, 0.5]) / 6.5 * 3.0)), 0.0, 0.0], rtol=1e-6)
+
+
 def test_bayes_rule() -> None:
     """The best scores for shares P, corrected for a client's shares p, are the best scores for p."""
     likelihoods, everybodys, own = np.array([0.2, 0.5, 0.9]), np.array([50, 30, 20]), np.array([1, 6, 3])
@@ -104,15 +114,32 @@ def test_clients_correct_for_their_own_shares_or_for_those_of_the_whole_dataset(
     def made(*settings: str) -> Adjustment:
         scenario = tiny_scenario(*settings)
         with Clients(scenario, data, build_world(scenario, 0).dataset_sizes, 0) as clients:
-            clients.shares = [np.arange(6), np.arange(6, 9)]
-            return clients._adjustment()
+            held.append(np.bincount(data.train_labels[np.concatenate(clients.shares)], minlength=data.num_classes))
+            assert clients._adjustment is not None
+            return clients._adjustment
 
-    held, everything = (np.bincount(data.train_labels[:end], minlength=data.num_classes) for end in (9, None))
+    held: list[NDArray[np.int64]] = []
+    everything = np.bincount(data.train_labels, minlength=data.num_classes)
     own, whole = made("learning.logit_adjustment=true"), made('learning.logit_adjustment="dataset"')
+    assert held[0].sum() < everything.sum()
     for one in (own, whole):
-        np.testing.assert_array_equal(one.clients, held)
-    np.testing.assert_array_equal(own.meets, held)
+        np.testing.assert_array_equal(one.clients, held[0])
+    np.testing.assert_array_equal(own.meets, held[0])
     np.testing.assert_array_equal(whole.meets, everything)
     assert own.strength == 1.0
     part = made("learning.logit_adjustment=true", "learning.adjustment_strength=0.25")
     assert part.strength == 0.25
+
+
+def test_classes_are_counted_once_for_all_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[Clients] = []
+    count = Clients._class_counts
+    monkeypatch.setattr(Clients, "_class_counts", lambda clients: counted.append(clients) or count(clients))
+    for setting, times in (("false", 0), ("true", 1)):
+        counted.clear()
+        scenario = tiny_scenario(f"learning.logit_adjustment={setting}")
+        with Clients(scenario, tiny_dataset(), build_world(scenario, 0).dataset_sizes, 0) as clients:
+            start = clients.initial_weights()
+            for round_index in (1, 2):
+                clients.train([0, 1], start, round_index, lambda _, result: result)
+        assert len(counted) == times

@@ -138,6 +138,19 @@ def test_class_shares_are_not_told_where_updates_are_private() -> None:
     load_scenario("lean", ["learning.adjustment_strength=0", "learning.logit_adjustment=dataset"])
 
 
+def test_smoothed_labels_do_not_go_with_the_whole_logit_adjustment() -> None:
+    """The share that smoothing gives to a class that a client does not have would raise the score of the class."""
+    smoothed = "learning.loss_options.label_smoothing=0.1"
+    for adjusted in ("true", '"dataset"'):
+        words = rf"smoothing = 0\.1 contradicts learning\.logit_adjustment = {adjusted}, .*: set label_smoothing = 0,"
+        with pytest.raises(ConfigError, match=words):
+            load_scenario("femnist", [smoothed, f"learning.logit_adjustment={adjusted}"])
+    for allowed in (["learning.adjustment_strength=0.5"], ["learning.loss_options.label_smoothing=0"]):
+        load_scenario("femnist", [smoothed, "learning.logit_adjustment=true", *allowed])
+    load_scenario("femnist", [smoothed])
+    load_scenario("femnist", [smoothed, "learning.logit_adjustment=true", "learning.loss=my_module:loss"])
+
+
 def test_the_error_of_a_coded_downlink_needs_one() -> None:
     with pytest.raises(ConfigError, match=r"downlink_error = 0\.5 has no effect with downlink = 'model'"):
         load_scenario("femnist", ["server.downlink_error=0.5"])

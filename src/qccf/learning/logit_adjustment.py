@@ -32,15 +32,15 @@ class Adjustment:
     def of(self, labels: torch.Tensor) -> torch.Tensor:
         """What the client with these labels adds to the score of each class; 0 for a class that no client has.
 
-        A class that the client does not have counts as half a sample, or, if the whole difference is corrected, is left
-        as it is.
+        A class that others have and the client does not counts as half a sample, or, if the whole difference is
+        corrected, is left as it is.
         """
         own = np.bincount(labels.numpy(), minlength=len(self.clients)).astype(float)
         learned = (self.clients > 0) & (self.meets > 0)
         added = np.zeros(len(self.clients))
         everybodys, met = (np.log(one[learned] / one.sum()) for one in (self.clients, np.where(learned, self.meets, 0)))
         if self.strength < 1.0:
-            own = np.where(own > 0.0, own, 0.5)
+            own = np.where((own > 0.0) | ~learned, own, 0.5)
         with np.errstate(divide="ignore"):
             mine = np.log(own[learned] / own.sum())
         added[learned] = self.strength * (mine - everybodys) + (everybodys - met)

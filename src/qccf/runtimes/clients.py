@@ -92,6 +92,7 @@ class Clients:
         self.attackers = hostile if scenario.attack.kind != "none" else frozenset()
         learning = scenario.learning
         self._loss = build_loss(learning.loss, learning.loss_options)
+        self._adjustment = self._class_counts() if learning.logit_adjustment else None
         self._transforms = build_transforms(scenario.data.transform, dataset.train_images)
         self._models: queue.SimpleQueue[FlatModel] = queue.SimpleQueue()
         for _ in range(self.workers):
@@ -173,7 +174,7 @@ class Clients:
                     rng=stream(self.seed, name[0], client, *name[1:]),
                     transform_rng=stream(self.seed, "transform", name[0], client, *name[1:]),
                     make_optimizer=make_optimizer,
-                    adjustment=self._adjustment().of(labels) if learning.logit_adjustment else None,
+                    adjustment=None if self._adjustment is None else self._adjustment.of(labels),
                 )
             result = with_scaled_gradients(result, factor)
             if client not in self.attackers:
@@ -186,7 +187,7 @@ class Clients:
 
         return dict(zip(order, self._pool.map(one, order), strict=True))
 
-    def _adjustment(self) -> Adjustment:
+    def _class_counts(self) -> Adjustment:
         """How clients correct their scores for the classes that they have."""
         learning, labels = self.scenario.learning, self.dataset.train_labels
         clients = labels[np.concatenate(self.shares)]

@@ -331,6 +331,19 @@ class _Base(Section):
         return self
 
     @model_validator(mode="after")
+    def _absent_classes_keep_their_scores(self) -> "_Base":
+        """Smoothed labels give each class a share, for which a class that a client lacks would need a huge score."""
+        learning = self.learning
+        smoothing = learning.loss_options.get("label_smoothing") if learning.loss == "cross-entropy" else None
+        if smoothing and learning.logit_adjustment and learning.adjustment_strength == 1.0:
+            raise ValueError(
+                f"learning.loss_options.label_smoothing = {smoothing} contradicts learning.logit_adjustment = "
+                f"{json.dumps(learning.logit_adjustment)}, because a client would raise the scores of classes that it "
+                "does not have: set label_smoothing = 0, or learning.adjustment_strength below 1"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _one_source_of_interference(self) -> "_Base":
         """A trace holds what its channels were, so neither path loss nor neighbours add to it."""
         others = {"radio.trace": self.radio.trace, "radio.interference_margin_db": self.radio.interference_margin_db}
