@@ -21,12 +21,14 @@ most energy also take longest: the paper's QCCF needs about 16 core-minutes to 7
   48 % for some rounds, so it became a variant.
 - Other runs end after 120 rounds at the latest; a target that a run has not reached by then is "not reached".
 - CIFAR-10, with standardised inputs, has targets of its own (`TASKS`), no changes alone and no variants. A pilot of
-  `lean` with seed 10 reached the highest target. The paper's rung takes 45 core-minutes, so there the rungs between are
-  run with fewer seeds, and some are left out (`--rungs`, `--seeds`).
+  `lean` with seed 10 reached the highest target; `lean` and the rung before it run until that. The paper's rung takes
+  45 core-minutes, so there the rungs between are run with fewer seeds, and some are left out (`--rungs`, `--seeds`).
 - The order is: the paper's and `lean` with all their seeds, the variants of `lean` (`VARIANTS`), then the rungs
   between, then changes alone. Changes that shorten runs are added first, which makes the rungs between cheap.
-- What receiving whole models and resting would cost is computed afterwards for every run, for the decisions as they
-  were. A controller that is charged for rest ends its rounds a little earlier.
+- What receiving whole models, resting and coding would cost is computed afterwards for every run, for the decisions as
+  they were. A controller that is charged for rest ends its rounds a little earlier. Entropy coding takes nearly the
+  whole deadline at the highest frequency of the paper's model. So coding is priced as if it came after training, at
+  the slowest frequency and outside the deadline. Resting meanwhile is not charged.
 `benchmarks/lean_search.py` holds the pilots, with other seeds.
 """
 
@@ -44,6 +46,7 @@ from qccf.cli.queue_view import print_outcome, run_with_view
 from qccf.core.contracts import FloatArray
 from qccf.core.files import write_text_whole
 from qccf.core.intervals import Estimate, estimate
+from qccf.devices.cost import compute_energy_j
 from qccf.jobs.local import LocalEngine
 from qccf.jobs.queue import QueueProgress
 from qccf.jobs.training import TrainingJob, training_job
@@ -66,7 +69,8 @@ FEDERATION: Changes = {"data.dataset": "emnist", "data.dataset_size_std": 300.0}
 @dataclass(frozen=True)
 class Task:
     """What is learned, and to which accuracies: the cumulative rungs stop at `all_reach`, a change alone at `alone`,
-    `lean` at `lean_reaches` and its accurate variant at `most`. Without `alone` a task has no variants either."""
+    `lean` and the rung before it at `lean_reaches`, and the accurate variant of `lean` at `most`. Without `alone` a
+    task has no variants either."""
 
     name: str
     preset: str
@@ -106,14 +110,18 @@ LEVERS: Mapping[str, Changes] = {
 }
 """In the order in which they are added. The paper's form of the controller has no share of clients and one power."""
 
-NOT_ALONE = ("small steps", "fewer clients, smaller steps", "averaged models")
+NOT_ALONE = ("small steps", "fewer clients, smaller steps")
 """The first alone is the second rung. With the paper's six steps per round a learning rate that falls by 3 % per round
-would end training too early. The average of models was not measured alone."""
+would end training too early."""
 
-FIRST, LAST = "paper", "lean"
+FIRST, BEFORE_LAST, LAST = "paper", "… fewer clients, smaller steps", "lean"
 
 RECEIVE_W, RECEIVE_BPS, IDLE_W = 0.1, 1e8, 0.01
-"""The receiver and the resting client of the column that charges for them."""
+"""The receiver and the resting client of the columns that charge for them."""
+
+CODING_CYCLES: Mapping[str, float] = {"model": 33.0, "update+entropy": 80.0}
+"""CPU cycles per parameter of encoding an upload and forecasting the next one, by codec. `python -m benchmarks.codec`
+measures them; the second is the middle of 70 to 90."""
 
 ACCURATE = "accurate lean"
 ONE_CLIENT = "lean with one client per round"
@@ -151,6 +159,8 @@ MOST_ROUNDS = 120
 FEWER_ROUNDS = {ACCURATE: 70}
 """With all clients a round of it takes ten times as long as one of `lean`, and by then its steps are small."""
 SEEDS_ALONE = 1
+ROUNDED_MJ = 1e-4
+"""To what `charges_mj` is rounded."""
 
 
 def is_alone(rung: str) -> bool:
@@ -161,7 +171,7 @@ def stops_at(rung: str, task: Task = EMNIST) -> float:
     """The accuracy at which the plan stops a rung."""
     if is_alone(rung) and task.alone is not None:
         return task.alone
-    return {LAST: task.lean_reaches, ACCURATE: task.most}.get(rung, task.all_reach)
+    return {BEFORE_LAST: task.lean_reaches, LAST: task.lean_reaches, ACCURATE: task.most}.get(rung, task.all_reach)
 
 
 def planned(chosen: Sequence[str], seeds: Sequence[int], task: Task = EMNIST) -> list[tuple[str, int]]:
@@ -201,6 +211,11 @@ def rung_scenario(changes: Changes, *, rounds: int, until: float, seed: int, tas
     return load_scenario(task.preset, {**task.federation, **changes, **common})
 
 
+def task_scenario(task: Task) -> Scenario:
+    """The devices, the model and the deadline that all rungs of a task share."""
+    return rung_scenario(rungs()[FIRST], rounds=1, until=task.all_reach, seed=0, task=task)
+
+
 Figures = dict[str, Any]
 """Of one run: rounds, seconds and energy to each target (None where it was not reached), and where the run stopped."""
 
@@ -231,9 +246,68 @@ def charges_j(run: Run) -> FloatArray:
         return np.zeros(run.num_rounds)
     on = run.client_columns["participated"].reshape(run.num_rounds, -1)
     latencies_s = np.where(on, run.client_columns["latency_s"].reshape(run.num_rounds, -1), 0.0)
-    learning = run.scenario.learning
-    model_j = RECEIVE_W * raw_payload_bits(learning.num_parameters + learning.num_buffers) / RECEIVE_BPS
-    return np.asarray((model_j + IDLE_W * latencies_s.max(axis=1)) * on.sum(axis=1))
+    return np.asarray((model_j(run.scenario) + IDLE_W * latencies_s.max(axis=1)) * on.sum(axis=1))
+
+
+def model_j(scenario: Scenario) -> float:
+    """What it takes to receive the whole model."""
+    learning = scenario.learning
+    return RECEIVE_W * raw_payload_bits(learning.num_parameters + learning.num_buffers) / RECEIVE_BPS
+
+
+def participants(one: Figures, scenario: Scenario) -> list[int] | None:
+    """How many clients took part in each round of a run, from what receiving and resting would have cost them.
+
+    n participants cost n·(model + rest), and nobody rests for longer than the deadline. So n is the only whole number
+    between cost/(model + the longest rest) and cost/model. None if the run charges for receiving itself.
+    """
+    costs_mj = np.diff([0.0, *one["charges_mj"]])
+    if not costs_mj.any():
+        return None
+    least_mj = 1e3 * model_j(scenario)
+    most_mj = least_mj + 1e3 * IDLE_W * scenario.device.deadline_s
+    fewest, most = np.ceil((costs_mj - ROUNDED_MJ) / most_mj), np.floor((costs_mj + ROUNDED_MJ) / least_mj)
+    if not np.array_equal(fewest, most):
+        place = int(np.argmax(fewest != most))
+        raise ValueError(
+            f"round {place}: receiving and resting cost {costs_mj[place]:g} mJ, which is no number of clients at "
+            f"{least_mj:g} to {most_mj:g} mJ each: compare RECEIVE_W, RECEIVE_BPS and IDLE_W with those of the record"
+        )
+    return [int(count) for count in fewest]
+
+
+def codec_of(rung: str) -> str:
+    """The codec of a rung's uploads."""
+    return str(rungs()[rung]["codec.name"])
+
+
+def coding_j(codec: str, scenario: Scenario) -> float:
+    """What coding takes of one participant in one round, at the slowest frequency."""
+    constants = scenario.constants()
+    cycles = CODING_CYCLES[codec] * constants.num_parameters
+    return float(compute_energy_j(cycles, constants.frequency_min_hz, constants))
+
+
+def with_coding(results: "Results", task: Task = EMNIST) -> "Results":
+    """The same figures, with what coding would have cost up to each round as `coding_mj`.
+
+    Runs that charge for receiving themselves have as many participants as those of the rung that they vary, if these
+    have the same number in every round; else `coding_mj` is left out.
+    """
+    scenario = task_scenario(task)
+    found: dict[str, dict[int, Figures]] = {}
+    for rung, mine in results.items():
+        each_mj = 1e3 * coding_j(codec_of(rung), scenario)
+        base = results.get(VARIANTS[rung][0], {}) if rung in VARIANTS else {}
+        usual = {count for one in base.values() for count in participants(one, scenario) or []}
+        found[rung] = {}
+        for seed, one in mine.items():
+            known = participants(one, scenario)
+            if known is None and len(usual) == 1:
+                known = list(usual) * len(one["charges_mj"])
+            added = {} if known is None else {"coding_mj": list(each_mj * np.cumsum(known))}
+            found[rung][seed] = {**one, **added}
+    return found
 
 
 def record_key(rung: str, changes: Changes, rounds: int, seed: int, task: Task = EMNIST) -> str:
@@ -246,17 +320,25 @@ def read_record(file: Path | None) -> dict[str, Figures]:
     return json.loads(file.read_text(encoding="utf-8")) if file is not None and file.exists() else {}
 
 
-def energies(mine: Sequence[Figures], target: float, *, charged: bool = False) -> list[float | None]:
+RECEIVING, CODING = ("charges_mj",), ("coding_mj",)
+ALL_THREE = (*RECEIVING, *CODING)
+"""What is charged besides computing and uploading: receiving and resting, coding, or all of it."""
+
+
+def energies(mine: Sequence[Figures], target: float, extras: Sequence[str] = ()) -> list[float | None]:
     """The energy that each seed took to a target, None where it was not reached; without runs that stopped below it.
 
-    With `charged` receiving and resting are added, and runs whose record lacks them are left out.
+    `extras` names what is added; runs without it are left out.
     """
     found: list[float | None] = []
     for one in mine:
-        if f"{target:g}" in one["targets"] and (not charged or "charges_mj" in one):
+        if f"{target:g}" in one["targets"] and all(extra in one for extra in extras):
             cost = one["targets"][f"{target:g}"]
-            extra_j = one["charges_mj"][cost["rounds"] - 1] / 1e3 if cost and charged else 0.0
-            found.append(None if cost is None else cost["energy_j"] + extra_j)
+            if cost is None:
+                found.append(None)
+            else:
+                extra_mj = sum(one[extra][cost["rounds"] - 1] for extra in extras)
+                found.append(cost["energy_j"] + extra_mj / 1e3)
     return found
 
 
@@ -276,11 +358,11 @@ def shown(values: Sequence[float | None], runs: int) -> str:
 
 
 def ratio(
-    mine: Mapping[int, Figures], first: Mapping[int, Figures], target: float, *, charged: bool = False
+    mine: Mapping[int, Figures], first: Mapping[int, Figures], target: float, extras: Sequence[str] = ()
 ) -> Estimate:
     """Energy as a share of the paper's to the same target, paired by seed. Empty where a seed did not reach it."""
     both = [seed for seed in mine if seed in first]
-    pairs = [[energies([one[seed]], target, charged=charged) for one in (mine, first)] for seed in both]
+    pairs = [[energies([one[seed]], target, extras) for one in (mine, first)] for seed in both]
     tried = [(a[0], b[0]) for a, b in pairs if a and b]
     known = [(a, b) for a, b in tried if a is not None and b is not None]
     return estimate(a / b for a, b in known) if len(known) == len(tried) else estimate([])
@@ -291,20 +373,60 @@ Results = Mapping[str, Mapping[int, Figures]]
 
 
 def table(results: Results, task: Task = EMNIST) -> list[str]:
-    """The ladder as lines of Markdown."""
+    """The ladder as lines of Markdown, with computing and uploading charged."""
     heads = [f"mJ to {100 * target:g} %" for target in task.targets]
-    charged = f"mJ to {100 * task.all_reach:g} % with receiving and resting"
-    last = ("of the paper's energy", charged, "of the paper's", "computing")
-    lines = [f"| rung | seeds | {' | '.join((*heads, *last))} |", "|---" * (len(heads) + len(last) + 2) + "|"]
+    lines = [
+        f"| rung | seeds | {' | '.join(heads)} | of the paper's energy | computing |",
+        "|---" * (len(heads) + 4) + "|",
+    ]
     first = results.get(FIRST, {})
     for rung, mine in results.items():
         cells = [shown(energies(list(mine.values()), target), len(mine)) for target in task.targets]
-        cells += [share_shown(mine, first, task, charged=False) if not charges(mine) else "–"]
-        cells += [shown(energies(list(mine.values()), task.all_reach, charged=True), len(mine))]
-        cells += [share_shown(mine, first, task, charged=True)]
+        cells += [share_shown(mine, first, task) if not charges(mine) else "–"]
         cells += [estimate(one["computing_share"] for one in mine.values()).shown(".0f", scale=100.0, unit=" %")]
         lines.append(f"| {rung} | {len(mine)} | " + " | ".join(cells) + " |")
     return lines
+
+
+def charges_table(results: Results, task: Task = EMNIST) -> list[str]:
+    """The rungs that stop where all do, with more charged: coding, receiving and resting, and all three."""
+    kinds = {"coding": CODING, "receiving and resting": RECEIVING, "all three": ALL_THREE}
+    heads = [f"mJ to {100 * task.all_reach:g} % with {kind} | of the paper's" for kind in kinds]
+    lines = [f"| rung | seeds | {' | '.join(heads)} |", "|---" * (2 * len(heads) + 2) + "|"]
+    whole = with_coding(results, task)
+    first = whole.get(FIRST, {})
+    for rung, mine in whole.items():
+        if not energies(list(mine.values()), task.all_reach):
+            continue
+        cells = []
+        for extras in kinds.values():
+            known = energies(list(mine.values()), task.all_reach, extras)
+            if known and (extras != CODING or not charges(mine)):  # receiving cannot be taken out of what runs charge
+                cells += [shown(known, len(mine)), share_shown(mine, first, task, extras)]
+            else:
+                cells += ["–", "–"]
+        lines.append(f"| {rung} | {len(mine)} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def coding_line(task: Task = EMNIST) -> str:
+    """What coding costs, how long it takes, and that the deadline does not contain it."""
+    scenario = task_scenario(task)
+    constants = scenario.constants()
+    low_hz, high_hz = float(constants.frequency_min_hz), float(constants.frequency_max_hz)
+    found = []
+    for codec, per_parameter in CODING_CYCLES.items():
+        cycles = per_parameter * constants.num_parameters
+        found.append(
+            f"{1e3 * coding_j(codec, scenario):.2f} mJ with {codec} ({cycles / 1e6:.1f} million cycles: "
+            f"{1e3 * cycles / low_hz:.0f} ms at {low_hz / 1e6:g} MHz, {1e3 * cycles / high_hz:.1f} ms at "
+            f"{high_hz / 1e6:g} MHz)"
+        )
+    return (
+        f"Coding, per participant and round: {'; '.join(found)}. It is priced at {low_hz / 1e6:g} MHz, after training "
+        f"and outside the deadline of {1e3 * constants.deadline_s:g} ms. Receiving the whole model: "
+        f"{1e3 * model_j(scenario):.2f} mJ."
+    )
 
 
 def charges(mine: Mapping[int, Figures]) -> bool:
@@ -312,10 +434,12 @@ def charges(mine: Mapping[int, Figures]) -> bool:
     return any("charges_mj" in one and not one["charges_mj"][-1] for one in mine.values())
 
 
-def share_shown(mine: Mapping[int, Figures], first: Mapping[int, Figures], task: Task, *, charged: bool) -> str:
+def share_shown(
+    mine: Mapping[int, Figures], first: Mapping[int, Figures], task: Task, extras: Sequence[str] = ()
+) -> str:
     """The share of the paper's energy to where all rungs stop, or to where a change alone stops."""
     for target in (task.all_reach, task.alone):
-        found = ratio(mine, first, target, charged=charged) if target is not None else estimate([])
+        found = ratio(mine, first, target, extras) if target is not None else estimate([])
         if found.count:
             of_all = found.shown(".3g", scale=100.0, unit=" %")
             said = [f"{found.count} pairs"] if 1 < found.count < len(mine) else []
@@ -411,7 +535,7 @@ def main() -> int:
         if key in figures:
             results.setdefault(name, {})[seed] = figures[key]
     results = {name: results[name] for name in rungs() if name in results}
-    print("\n".join(table(results, task)))
+    print("\n".join([*table(results, task), "", *charges_table(results, task), "", coding_line(task)]))
     if options.figure is not None and results:
         save_chart(figure(results, task), options.figure)
     return code
