@@ -4,6 +4,9 @@ Run: python -m benchmarks.ladder_devices [--record docs/results/ladder.json] [--
 Nothing is trained. Each rung of `benchmarks/ladder.py` is planned for as many rounds as it took to the target there,
 with the same seed, in the cells below. That holds as long as everybody who took part in training takes part here as
 well; the table says what share did. Rungs and seeds that did not reach the target are left out.
+
+Encoding uploads and forecasting the next ones is charged and takes time of the deadline, except in the paper's model,
+whose deadline has no room for it (`benchmarks/ladder.py` prices it afterwards).
 """
 
 import argparse
@@ -12,7 +15,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.ladder import FEDERATION, FIRST, MOST_ROUNDS, ONE_CLIENT, VARIANTS, Changes, record_key, rungs
+from benchmarks.ladder import (
+    CODING_CYCLES,
+    FEDERATION,
+    FIRST,
+    MOST_ROUNDS,
+    ONE_CLIENT,
+    VARIANTS,
+    Changes,
+    codec_of,
+    record_key,
+    rungs,
+)
 from qccf.core.errors import QccfError
 from qccf.core.intervals import Estimate, estimate
 from qccf.runtimes.planner import plan
@@ -34,10 +48,12 @@ ADAPTED = "control.power"
 
 
 class Planned(NamedTuple):
-    """One rung in one cell: joules to the target, the share that uploads have of it, and how many took part."""
+    """One rung in one cell: joules to the target, the shares that uploads and coding have of it, and how many took
+    part."""
 
     energy_j: float
     radio_share: float
+    coding_share: float
     participation: float
 
 
@@ -47,12 +63,16 @@ def planned(cell: str, rung: str, rounds: int, seed: int) -> Planned | None:
     learning = {key: value for key, value in FEDERATION.items() if key != "data.dataset"}  # plans need no data
     changes = {key: value for key, value in rungs()[rung].items() if key != ADAPTED or preset == "femnist"}
     common: dict[str, Any] = {"federation.rounds": rounds, "federation.seed": seed}
+    if preset != "femnist":
+        common["accounts.coding_cycles_per_parameter"] = CODING_CYCLES[codec_of(rung)]
     try:
         run = plan(load_scenario(preset, {**there, **learning, **changes, **common}), ["qccf"], 1)[0]
     except QccfError as error:
         print(f"{cell}, {rung}: {error}")
         return None
-    return Planned(float(run.energy_j[-1]), 1.0 - run.computing_share(), float(run.by_round("arrived").mean()))
+    coding_share = float(run.client_columns["coding_energy_j"].sum() / run.energy_j[-1])
+    radio_share = 1.0 - run.computing_share() - coding_share
+    return Planned(float(run.energy_j[-1]), radio_share, coding_share, float(run.by_round("arrived").mean()))
 
 
 def results(record: Mapping[str, Any], cell: str, target: float, seeds: int) -> dict[str, dict[int, Planned]]:
@@ -75,8 +95,8 @@ def share(mine: Mapping[int, Planned], first: Mapping[int, Planned]) -> Estimate
 def table(cell: str, found: Mapping[str, Mapping[int, Planned]], target: float) -> list[str]:
     lines = [
         f"\n**{cell}**\n",
-        f"| rung | seeds | J to {target:.0%} | of the paper's | uploads | take part |",
-        "|---|---|---|---|---|---|",
+        f"| rung | seeds | J to {target:.0%} | of the paper's | uploads | coding | take part |",
+        "|---|---|---|---|---|---|---|",
     ]
     first = found.get(FIRST, {})
     for rung, mine in found.items():
@@ -85,6 +105,7 @@ def table(cell: str, found: Mapping[str, Mapping[int, Planned]], target: float) 
             estimate(one.energy_j for one in mine.values()).shown(".3g"),
             both.shown(".3g", scale=100.0, unit=" %") if both.count else "–",
             f"{estimate(one.radio_share for one in mine.values()).mean:.1%}",
+            f"{estimate(one.coding_share for one in mine.values()).mean:.2%}",
             f"{estimate(one.participation for one in mine.values()).mean:.0%}",
         ]
         lines.append(f"| {rung} | {len(mine)} | " + " | ".join(cells) + " |")
