@@ -1,16 +1,18 @@
 """Does adaptation still pay with each codec? Every policy with every codec, and fixed bits as the yardstick.
 
-Run: python -m benchmarks.adaptation [--preset femnist] [--rounds 40] [--seeds 10] [--train]
+Run: python -m benchmarks.adaptation [--preset femnist] [--rounds 40] [--seeds 10] [--train [--targets 0.2,…]]
 
 By default nothing is trained: decisions follow recorded statistics. A run has two figures that count: its energy, and
 the expected squared error of its aggregates in squared update norms, mean over rounds. A policy is compared with fixed
 bits at the same error (energy saved) and at the same energy (how much more fixed bits err), interpolated between whole
 numbers of bits. Where no fixed bits reach that error or energy, the nearest are taken. With --train the preset's
-federation trains with some of these policies, and accuracy stands beside energy.
+federation trains with each policy and with fixed bits, and accuracy and joules to an accuracy stand beside energy, with
+95 % intervals over seeds.
 """
 
 import argparse
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +20,7 @@ import numpy as np
 from qccf.core.intervals import Estimate, estimate
 from qccf.core.steps import usual_steps
 from qccf.rounds.run import Run
+from qccf.rounds.targets import cost_to, default_targets
 from qccf.rounds.world import build_world
 from qccf.runtimes.planner import plan_run
 from qccf.settings.loading import load_scenario
@@ -177,22 +180,52 @@ def planned(preset: str, rounds: int, seeds: int) -> None:
     print("\n" + "\n".join(verdicts))
 
 
-def trained(preset: str, rounds: int, seeds: int) -> None:
+TRAINED = (*ADAPTIVE, fixed(1), fixed(4))
+
+
+def trainings() -> list[tuple[str, Kind]]:
+    """Codecs and policies. Without quantization floats are sent, whatever the codec, so that policy trains once."""
+    whole = [(codec, kind) for codec in CODECS for kind in TRAINED]
+    return [(codec, kind) for codec, kind in whole if kind.policy != "no-quantization" or codec == CODECS[0]]
+
+
+def joules_to(runs: Sequence[Run], target: float) -> str:
+    """The energy to a target, with its interval, or how many seeds have reached it."""
+    known = [cost.energy_j for cost in (cost_to(run, target) for run in runs) if cost is not None]
+    if len(known) < len(runs):
+        return f"reached by {len(known)} of {len(runs)}" if known else "not reached"
+    return estimate(known).shown(".3g")
+
+
+def trained_table(found: Mapping[tuple[str, str], Sequence[Run]], targets: Sequence[float]) -> list[str]:
+    """Codec and policy with its runs, one for each seed."""
+    heads = ["codec", "policy", "bits", "accuracy (%)", "energy (J)", *(f"J to {100 * one:g} %" for one in targets)]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for (codec, label), runs in found.items():
+        cells = [
+            estimate(run.mean_upload_bits() for run in runs).shown(".2f"),
+            estimate(run.final_accuracy() for run in runs).shown(".1f", scale=100.0),
+            estimate(float(run.energy_j[-1]) for run in runs).shown(".3g"),
+            *(joules_to(runs, target) for target in targets),
+        ]
+        lines.append(f"| {codec} | {label} | {' | '.join(cells)} |")
+    return lines
+
+
+def trained(preset: str, rounds: int, seeds: int, targets: Sequence[float]) -> None:
+    """Without targets the highest multiples of 5 % that a run has reached are taken."""
     from qccf import simulate
 
+    found = {}
+    for codec, kind in trainings():
+        scenario = scenario_of(preset, rounds, codec, kind)
+        found[codec, kind.label] = [
+            simulate(scenario.replaced(federation={"seed": seed}), policy=kind.policy) for seed in range(seeds)
+        ]
+        print(f"{codec}, {kind.label}: trained", file=sys.stderr, flush=True)
     print(f"{preset}, {rounds} rounds, {seeds} cells, trained\n")
-    print("| codec | policy | bits | accuracy (%) | energy (J) |\n|---|---|---|---|---|")
-    for codec in CODECS:
-        for kind in (ADAPTIVE[0], fixed(1), fixed(4)):
-            scenario = scenario_of(preset, rounds, codec, kind)
-            runs = [simulate(scenario.replaced(federation={"seed": seed}), policy=kind.policy) for seed in range(seeds)]
-            accuracy = np.mean([100.0 * run.final_accuracy() for run in runs])
-            energy_j, bits = (np.mean([value(run) for run in runs]) for value in (_energy_j, Run.mean_upload_bits))
-            print(f"| {codec} | {kind.label} | {bits:.2f} | {accuracy:.1f} | {energy_j:.4g} |", flush=True)
-
-
-def _energy_j(run: Run) -> float:
-    return float(run.energy_j[-1])
+    chosen = targets or default_targets([run for runs in found.values() for run in runs])
+    print("\n".join(trained_table(found, chosen)))
 
 
 def main() -> None:
@@ -201,8 +234,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--train", action="store_true", help="train instead of using recorded statistics")
+    parser.add_argument("--targets", metavar="0.2,…", help="accuracies; default the highest multiples of 5 %% reached")
     options = parser.parse_args()
-    (trained if options.train else planned)(options.preset, options.rounds, options.seeds)
+    if options.train:
+        targets = [float(target) for target in options.targets.split(",")] if options.targets else []
+        trained(options.preset, options.rounds, options.seeds, targets)
+    else:
+        planned(options.preset, options.rounds, options.seeds)
 
 
 if __name__ == "__main__":
