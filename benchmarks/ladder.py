@@ -410,7 +410,7 @@ def charges_table(results: Results, task: Task = EMNIST) -> list[str]:
 
 
 def coding_line(task: Task = EMNIST) -> str:
-    """What coding costs, how long it takes, and that the deadline does not contain it."""
+    """What coding costs, how long it takes, that the deadline does not contain it, and what nothing charges for."""
     scenario = task_scenario(task)
     constants = scenario.constants()
     low_hz, high_hz = float(constants.frequency_min_hz), float(constants.frequency_max_hz)
@@ -425,7 +425,8 @@ def coding_line(task: Task = EMNIST) -> str:
     return (
         f"Coding, per participant and round: {'; '.join(found)}. It is priced at {low_hz / 1e6:g} MHz, after training "
         f"and outside the deadline of {1e3 * constants.deadline_s:g} ms. Receiving the whole model: "
-        f"{1e3 * model_j(scenario):.2f} mJ."
+        f"{1e3 * model_j(scenario):.2f} mJ; receiving it for the probe before the first round, "
+        f"{1e3 * model_j(scenario) * scenario.federation.num_clients:.0f} mJ for all clients, is charged nowhere."
     )
 
 

@@ -144,7 +144,8 @@ def test_coding_is_priced_at_the_slowest_frequency() -> None:
     varying = with_coding({base: {0: figures(2.0, 4.0)}, variant: {0: charging}})
     assert "coding_mj" not in varying[variant][0], "one participant or two: nobody knows how many"
     assert "3.25 mJ with model (8.1 million cycles: 41 ms at 200 MHz, 8.1 ms at 1000 MHz)" in coding_line()
-    assert "outside the deadline of 20 ms. Receiving the whole model: 7.89 mJ." in coding_line()
+    assert "outside the deadline of 20 ms. Receiving the whole model: 7.89 mJ; " in coding_line()
+    assert "the probe before the first round, 79 mJ for all clients" in coding_line(), "10 clients"
 
 
 def test_the_second_table_charges_for_more() -> None:
