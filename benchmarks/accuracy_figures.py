@@ -1,8 +1,8 @@
-"""Accuracy against rounds, simulated time and energy, from the record of benchmarks.accuracy.
+"""Accuracy against rounds, simulated time and energy, from the records of benchmarks.accuracy.
 
 Run: python -m benchmarks.accuracy_figures [--record FILE] [--images DIR]
 Writes accuracy-<task>.png for each task with recorded runs, and accuracy-weights.png: the front of energy and accuracy
-over V, beside constant bits.
+over V, beside the baselines and constant bits. Only seeds with all runs of the study are drawn.
 """
 
 import argparse
@@ -11,40 +11,58 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.accuracy import RECORD, STUDIES, record_name, recorded_runs
+from benchmarks.accuracy import CONSTANT, RECORD, STUDIES, record_file, record_name
 from qccf.core.intervals import estimate
-from qccf.policies.registry import PAPERS_POLICIES
-from qccf.reports.figures.builders import INTERVALS, accuracy_over, band_caption, estimated, grouped
+from qccf.core.words import counted
+from qccf.reports.figures.builders import FEW_SEEDS, INTERVALS, NO_BAND, accuracy_over, band_caption, estimated, grouped
 from qccf.reports.figures.chart import Chart, Panel
 from qccf.reports.figures.drawing import save_chart
-from qccf.reports.figures.style import PALETTE, Style, Styles
+from qccf.reports.figures.style import Styles
 from qccf.rounds.run import Run
 from qccf.rounds.run_record import RunRecords
 
 
-def whole_seeds(study: str, records: RunRecords) -> list[Run]:
-    """The recorded runs of the seeds that have every policy, so that all curves have the same seeds."""
-    names = [[record_name(study, policy, seed) for policy in PAPERS_POLICIES] for seed in range(STUDIES[study].seeds)]
-    complete = [name for seed in names if all(name in records for name in seed) for name in seed]
-    return sorted(records.runs(complete), key=lambda run: PAPERS_POLICIES.index(run.policy))
+def whole_seeds(study: str, records: RunRecords) -> dict[str, list[Run]]:
+    """The recorded runs by kind, of the seeds that have every kind, so that all curves and points have the same seeds.
+    Empty if there is no such seed."""
+    one = STUDIES[study]
+    seeds = [seed for seed in range(one.seeds) if all(record_name(study, kind, seed) in records for kind in one.kinds)]
+    if not seeds:
+        return {}
+    return {kind: records.runs(record_name(study, kind, seed) for seed in seeds) for kind in one.kinds}
+
+
+def final_energy_j(runs: Sequence[Run]) -> float:
+    """The mean energy of whole runs."""
+    return estimate(float(run.energy_j[-1]) for run in runs).mean
+
+
+def ordered(by_kind: Mapping[str, Sequence[Run]], policy: str) -> dict[str, Sequence[Run]]:
+    """The kinds with that policy, from the least energy to the most."""
+    mine = [(kind, runs) for kind, runs in by_kind.items() if runs[0].policy == policy]
+    return dict(sorted(mine, key=lambda pair: final_energy_j(pair[1])))
 
 
 def front_chart(by_kind: Mapping[str, Sequence[Run]]) -> Chart:
-    """The accuracy of the last round at the energy of the whole run: QCCF with each V, and each number of bits."""
+    """The accuracy of the last round at the energy of the whole run: QCCF with each V, each number of constant bits,
+    and the paper's other policies."""
+    styles = Styles(run for runs in by_kind.values() for run in runs)
+    names = {"qccf": "qccf over V", CONSTANT: "constant bits"}
     series = []
-    for name, of_kind, style in (
-        ("qccf over V", lambda kind: kind.startswith("V"), Style(PALETTE[0], "o")),
-        ("constant bits", lambda kind: kind.endswith("bits"), Style(PALETTE[1], "s")),
-    ):
-        groups = [runs for kind, runs in by_kind.items() if of_kind(kind)]
-        energies = [estimate(float(run.energy_j[-1]) for run in runs).mean for runs in groups]
+    for policy in dict.fromkeys(runs[0].policy for runs in by_kind.values()):
+        groups = ordered(by_kind, policy).values()
+        energies = [final_energy_j(runs) for runs in groups]
         accuracies = [estimate(run.final_accuracy() for run in runs) for runs in groups]
+        style, name = styles.policies[policy], names.get(policy, policy)
         series.append(estimated(name, energies, accuracies, style, kind="points", limits=(0.0, 1.0)))
-    study = STUDIES["weights"]
     panel = Panel("", "energy (J)", "test accuracy", tuple(series), x_log=True, percent=True)
+    weights = [f"{runs[0].scenario.control.paper.energy_weight:.0f}" for runs in ordered(by_kind, "qccf").values()]
+    bits = [kind.removesuffix(" bits") for kind in ordered(by_kind, CONSTANT)]
+    study, seeds = STUDIES["weights"], len({run.seed for runs in by_kind.values() for run in runs})
     caption = (
-        f"EMNIST, {study.rounds} rounds, {study.samples:g} samples per client, {study.seeds} seeds. {INTERVALS}. "
-        "Further up and to the left is better."
+        f"EMNIST, {study.rounds} rounds, {study.samples:g} samples per client, {counted(seeds, 'seed')}. "
+        f"{f'{INTERVALS}.' if seeds >= FEW_SEEDS else NO_BAND} From left to right: qccf with V = {', '.join(weights)}; "
+        f"{', '.join(bits)} constant bits. Further up and to the left is better."
     )
     return Chart("accuracy-weights", "Energy and accuracy over V", caption, (panel,), 1, (6.0, 4.0))
 
@@ -68,7 +86,7 @@ def accuracy_chart(study: str, runs: list[Run]) -> Chart:
         )
     )
     seeds = len({run.seed for run in runs})
-    caption = f"{seeds} {'seeds' if seeds > 1 else 'seed'}. {band_caption(groups)}"
+    caption = f"{counted(seeds, 'seed')}. {band_caption(groups)}"
     return Chart(f"accuracy-{study}", f"Accuracy on {study}", caption, panels, columns=3)
 
 
@@ -77,15 +95,11 @@ def main() -> None:
     parser.add_argument("--record", type=Path, default=RECORD, metavar="FILE")
     parser.add_argument("--images", type=Path, default=Path("docs/images"), metavar="DIR")
     options = parser.parse_args()
-    records = RunRecords(options.record)
-    if by_kind := recorded_runs("weights", records):
-        path = options.images / "accuracy-weights.png"
-        save_chart(front_chart(by_kind), path)
-        print(f"Written: {path}")
-    for study in (name for name, one in STUDIES.items() if one.needed_accuracy is not None):
-        if runs := whole_seeds(study, records):
+    for study, one in STUDIES.items():
+        if by_kind := whole_seeds(study, RunRecords(record_file(study, options.record))):
+            runs = [run for mine in by_kind.values() for run in mine]
             path = options.images / f"accuracy-{study}.png"
-            save_chart(accuracy_chart(study, runs), path)
+            save_chart(front_chart(by_kind) if one.front else accuracy_chart(study, runs), path)
             print(f"Written: {path}")
 
 
