@@ -71,6 +71,24 @@ def test_options_reach_the_model() -> None:
         build_model(name, 0, colours=1)
 
 
+def test_dropout_leaves_out_inputs_of_the_last_layer_in_training_only() -> None:
+    model, images = build_model("femnist-cnn", 0, dropout=0.5), torch.rand(4, 1, 28, 28)
+    plain = build_model("femnist-cnn", 0)
+    assert (model.deterministic, plain.deterministic) == (False, True)
+    assert torch.equal(model.eval()(images), plain.eval()(images))
+    model.train()
+    hidden = plain.second(plain.first(images)).flatten(1)
+    torch.manual_seed(1)
+    expected = plain.head(functional.dropout(hidden, 0.5))
+    torch.manual_seed(1)
+    assert torch.equal(model(images), expected)
+    torch.manual_seed(2)
+    assert not torch.equal(model(images), expected)
+    for wrong in (-0.1, 1.0, float("nan")):
+        with pytest.raises(ConfigError, match="at least 0 and below 1"):
+            build_model("femnist-cnn", 0, dropout=wrong)
+
+
 def test_names_are_listed_without_torch() -> None:
     code = "import sys; from qccf.learning.models.registry import MODELS; print(list(MODELS), 'torch' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
