@@ -202,3 +202,10 @@ def test_more_samples_than_a_block_and_a_block_alone_agree() -> None:
     for part in images.detach().split(40):
         layer(part).square().sum().backward()
     assert torch.allclose(whole, layer.weight.grad, rtol=1e-4)
+
+
+def test_no_samples_have_no_gradient() -> None:
+    layer = Conv5x5(3, 4)
+    layer(torch.empty(0, 3, 8, 8, requires_grad=True)).sum().backward()
+    assert (layer.weight.grad == 0).all()
+    assert (layer.bias.grad == 0).all()

@@ -123,6 +123,8 @@ def _gradients(
     """
     images_gradient, kernel_gradient = torch.empty_like(images), torch.empty_like(kernel)
     bias_gradient = torch.zeros(kernel.shape[2])
+    if not len(images):
+        kernel_gradient.zero_()
     for part in _blocks(len(images)):
         points, products = _work(images[part], kernel)
         transform_images(images[part].numpy(), 0, F(1.0), _real(points))
