@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 from qccf.learning.fast_convolution.convolution import fits
-from qccf.learning.fast_convolution.fourier import F, images_of, transform_images
+from qccf.learning.fast_convolution.fourier import FREQUENCIES, F, images_of, transform_images
 from qccf.learning.fast_convolution.layers import Conv5x5, ConvPoolRelu
 from qccf.learning.models.cifar10_cnn import Cifar10Cnn
 from qccf.learning.models.femnist_cnn import FemnistCnn
@@ -23,11 +24,13 @@ def reference(images: torch.Tensor, layer: ConvPoolRelu) -> torch.Tensor:
     [
         (3, 1, 32, 28, 28),
         (9, 32, 64, 14, 14),
-        (2, 3, 5, 6, 10),
-        (17, 2, 3, 2, 2),
+        (2, 16, 32, 6, 10),
+        (17, 32, 16, 2, 2),
         (1, 1, 1, 4, 2),
-        (2, 8, 8, 16, 12),
-        (2, 17, 33, 14, 8),
+        (70, 48, 16, 14, 8),
+        (2, 16, 16, 16, 12),
+        (2, 17, 32, 8, 8),
+        (2, 32, 17, 8, 8),
     ],
 )
 def test_values_and_gradients_equal_pytorch(samples: int, inputs: int, outputs: int, height: int, width: int) -> None:
@@ -55,11 +58,11 @@ def test_values_and_gradients_equal_pytorch(samples: int, inputs: int, outputs: 
     [
         (9, 64, 64, 14, 14),
         (2, 3, 5, 32, 9),
-        (17, 2, 3, 5, 5),
-        (1, 1, 1, 8, 7),
-        (8, 8, 4, 6, 13),
-        (3, 4, 5, 16, 16),
-        (3, 4, 5, 17, 16),
+        (17, 16, 32, 5, 5),
+        (1, 16, 16, 8, 7),
+        (8, 32, 48, 6, 13),
+        (3, 16, 16, 16, 16),
+        (3, 16, 16, 17, 16),
     ],
 )
 def test_a_convolution_without_pooling_equals_pytorch(
@@ -101,8 +104,8 @@ def test_images_that_require_a_gradient_get_one() -> None:
 
 
 def test_windows_without_a_positive_value_have_zero_gradient() -> None:
-    for inputs in (1, 8):
-        layer = ConvPoolRelu(inputs, 4)
+    for inputs in (1, 16):
+        layer = ConvPoolRelu(inputs, 16)
         with torch.no_grad():
             layer.bias.fill_(-100.0)
         pooled = layer(torch.rand(2, inputs, 8, 8))
@@ -113,8 +116,8 @@ def test_windows_without_a_positive_value_have_zero_gradient() -> None:
 
 
 def test_nan_is_propagated() -> None:
-    for inputs in (1, 8):
-        layer = ConvPoolRelu(inputs, 4)
+    for inputs in (1, 16):
+        layer = ConvPoolRelu(inputs, 16)
         with torch.no_grad():
             layer.weight.fill_(torch.nan)
         assert layer(torch.rand(2, inputs, 8, 8)).isnan().all()
@@ -132,7 +135,7 @@ def test_other_shapes_types_and_autocast_use_pytorch() -> None:
 
 
 def test_the_memory_layout_does_not_matter() -> None:
-    layer, images = ConvPoolRelu(8, 4), torch.rand(3, 8, 6, 6)
+    layer, images = ConvPoolRelu(16, 32), torch.rand(3, 16, 6, 6)
     assert torch.equal(layer(images), layer(images.contiguous(memory_format=torch.channels_last)))
 
 
@@ -156,56 +159,62 @@ def test_the_cifar10_model_is_its_two_layers_and_a_head() -> None:
 
 
 def test_transforms_equal_those_of_numpy() -> None:
-    """Every frequency stands for one of NumPy's, or for its conjugate; together with conjugates they are all 256."""
-    image = np.random.default_rng(0).standard_normal((1, 16, 16, 1)).astype(F)
-    points = np.empty((130, 1, 1, 2), F)
-    transform_images(image, 0, F(1.0), points)
-    ours = points[:, 0, 0, 0] + 1j * points[:, 0, 0, 1]
-    theirs = np.fft.fft2(image[0, :, :, 0]).ravel()
-    nearest = [int(np.abs(theirs - one).argmin()) for one in ours]
-    conjugates = [int(np.abs(theirs - one.conj()).argmin()) for one in ours]
-    assert np.abs(theirs[nearest] - ours).max() < 1e-4
-    assert sorted({*nearest, *conjugates}) == list(range(256))
-    assert nearest[0] == 0, "frequency 0 is the first: its value is the gradient of the bias"
+    """The frequencies and their conjugates are all 256, and the first is 0: its value is the gradient of the bias."""
+    image = np.random.default_rng(0).standard_normal((3, 14, 15, 32)).astype(F)
+    points = np.empty((len(FREQUENCIES), 3, 32, 2), F)
+    transform_images(image, F(1.0), points)
+    theirs = np.fft.fft2(image, (16, 16), axes=(1, 2))
+    for (down, across), (real, imaginary) in zip(FREQUENCIES, np.moveaxis(points, 3, 1), strict=True):
+        assert np.abs(theirs[:, down, across] - (real + 1j * imaginary)).max() < 1e-4
+    assert FREQUENCIES[0] == (0, 0)
+    conjugates = [(-down % 16, -across % 16) for down, across in FREQUENCIES]
+    assert len({*FREQUENCIES, *conjugates}) == 256
 
 
-@pytest.mark.parametrize("start", [0, -2])
-def test_the_inverse_gives_256_times_the_image(start: int) -> None:
-    image = np.random.default_rng(1).standard_normal((2, 14, 9, 17)).astype(F)
-    points, again = np.empty((130, 2, 17, 2), F), np.empty_like(image)
-    transform_images(image, start, F(-1.0), points)
-    images_of(points, start, F(-1.0), again)
+@pytest.mark.parametrize("samples", [2, 8, 9])
+def test_the_inverse_gives_256_times_the_image(samples: int) -> None:
+    image = np.random.default_rng(1).standard_normal((samples, 14, 9, 16)).astype(F)
+    points, again = np.empty((len(FREQUENCIES), samples, 16, 2), F), np.empty_like(image)
+    transform_images(image, F(-1.0), points)
+    images_of(points, F(-1.0), again)
     assert np.abs(again / 256.0 - image).max() < 1e-5
 
 
 def test_one_image_by_hand() -> None:
     """Image and kernel of ones: a corner is the sum over 3 × 3 ones, the centre over 5 × 5."""
-    layer = ConvPoolRelu(2, 1)
+    layer = ConvPoolRelu(16, 16)
     with torch.no_grad():
-        layer.weight.copy_(torch.tensor([1.0, 0.0])[None, :, None, None].expand(1, 2, 5, 5))
+        layer.weight.zero_()
+        layer.weight[0, 0] = 1.0
         layer.bias.zero_()
-    pooled = layer(torch.ones(1, 2, 6, 6))[0, 0]  # the largest of each window of 2 × 2
+    pooled = layer(torch.ones(1, 16, 6, 6))[0, 0]  # the largest of each window of 2 × 2
     assert torch.allclose(pooled, torch.tensor([[16.0, 20.0, 16.0], [20.0, 25.0, 20.0], [16.0, 20.0, 16.0]]))
 
 
 @pytest.mark.parametrize(("size", "border", "expected"), [(14, 2, True), (15, 2, False), (16, 0, True), (17, 0, False)])
 def test_images_that_would_meet_their_other_edge_use_pytorch(size: int, border: int, expected: bool) -> None:
-    assert fits(size, 8, border) is expected
-    assert fits(8, size, border) is expected
+    layer = nn.Conv2d(16, 32, 5)
+    assert fits(layer, size, 8, border) is expected
+    assert fits(layer, 8, size, border) is expected
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(16, 17), (24, 16)])
+def test_channels_that_are_no_multiples_of_16_use_pytorch(inputs: int, outputs: int) -> None:
+    assert not fits(nn.Conv2d(inputs, outputs, 5), 8, 8, 0)
 
 
 def test_more_samples_than_a_block_and_a_block_alone_agree() -> None:
     torch.manual_seed(0)
-    layer, images = Conv5x5(3, 4), torch.rand(97, 3, 8, 8, requires_grad=True)
+    layer, images = Conv5x5(16, 16), torch.rand(197, 16, 8, 8, requires_grad=True)
     layer(images).square().sum().backward()
     whole, layer.weight.grad = layer.weight.grad.clone(), None
-    for part in images.detach().split(40):
+    for part in images.detach().split(64):
         layer(part).square().sum().backward()
     assert torch.allclose(whole, layer.weight.grad, rtol=1e-4)
 
 
 def test_no_samples_have_no_gradient() -> None:
-    layer = Conv5x5(3, 4)
-    layer(torch.empty(0, 3, 8, 8, requires_grad=True)).sum().backward()
+    layer = Conv5x5(16, 16)
+    layer(torch.empty(0, 16, 8, 8, requires_grad=True)).sum().backward()
     assert (layer.weight.grad == 0).all()
     assert (layer.bias.grad == 0).all()

@@ -21,8 +21,8 @@ NONE_PASSED = 4
 SIZE = 16
 """Rows and columns of a transform."""
 
-_CHANNELS = 16
-_ROW = SIZE * _CHANNELS
+CHANNELS = 16
+_ROW = SIZE * CHANNELS
 
 
 _C1, _S1 = F(np.cos(np.pi / 8.0)), F(np.sin(np.pi / 8.0))
@@ -37,7 +37,7 @@ def _real_transform(step: int) -> Callable[..., None]:
 
     @_compiled
     def transform(b: Any) -> None:
-        for c in range(_CHANNELS):
+        for c in range(CHANNELS):
             s0, d0 = b[c] + b[c + 8 * step], b[c] - b[c + 8 * step]
             s1, d1 = b[c + step] + b[c + 9 * step], b[c + step] - b[c + 9 * step]
             s2, d2 = b[c + 2 * step] + b[c + 10 * step], b[c + 2 * step] - b[c + 10 * step]
@@ -73,7 +73,7 @@ def _real_inverse(step: int) -> Callable[..., None]:
 
     @_compiled
     def inverse(b: Any) -> None:
-        for c in range(_CHANNELS):
+        for c in range(CHANNELS):
             x0, x8 = b[c], b[c + step]
             x4, y4 = _TWO * b[c + 8 * step], _TWO * b[c + 9 * step]
             t0, t2 = x0 + x8 + x4, x0 + x8 - x4
@@ -107,8 +107,8 @@ def _real_inverse(step: int) -> Callable[..., None]:
     return inverse
 
 
-_real_row, _real_column = _real_transform(_CHANNELS), _real_transform(_ROW)
-_real_row_inverse, _real_column_inverse = _real_inverse(_CHANNELS), _real_inverse(_ROW)
+_real_row, _real_column = _real_transform(CHANNELS), _real_transform(_ROW)
+_real_row_inverse, _real_column_inverse = _real_inverse(CHANNELS), _real_inverse(_ROW)
 
 _TURNS = -2j * np.pi / SIZE * np.outer(np.arange(4), np.arange(4))
 _COS, _SIN = np.exp(_TURNS).real.astype(F), np.exp(_TURNS).imag.astype(F)
@@ -120,33 +120,33 @@ def _complex_column(column: Any) -> None:
     for j in range(4):
         w1, z1, w2, z2, w3, z3 = _COS[j, 1], _SIN[j, 1], _COS[j, 2], _SIN[j, 2], _COS[j, 3], _SIN[j, 3]
         b = column[j * _ROW :]
-        for c in range(_CHANNELS):
-            x0, y0 = b[c], b[c + _CHANNELS]
-            x1, y1 = b[c + 4 * _ROW], b[c + 4 * _ROW + _CHANNELS]
-            x2, y2 = b[c + 8 * _ROW], b[c + 8 * _ROW + _CHANNELS]
-            x3, y3 = b[c + 12 * _ROW], b[c + 12 * _ROW + _CHANNELS]
+        for c in range(CHANNELS):
+            x0, y0 = b[c], b[c + CHANNELS]
+            x1, y1 = b[c + 4 * _ROW], b[c + 4 * _ROW + CHANNELS]
+            x2, y2 = b[c + 8 * _ROW], b[c + 8 * _ROW + CHANNELS]
+            x3, y3 = b[c + 12 * _ROW], b[c + 12 * _ROW + CHANNELS]
             p0, q0, p1, q1 = x0 + x2, y0 + y2, x0 - x2, y0 - y2
             p2, q2, p3, q3 = x1 + x3, y1 + y3, x1 - x3, y1 - y3
-            b[c], b[c + _CHANNELS] = p0 + p2, q0 + q2
+            b[c], b[c + CHANNELS] = p0 + p2, q0 + q2
             x, y = p1 + q3, q1 - p3
-            b[c + 4 * _ROW], b[c + 4 * _ROW + _CHANNELS] = x * w1 - y * z1, x * z1 + y * w1
+            b[c + 4 * _ROW], b[c + 4 * _ROW + CHANNELS] = x * w1 - y * z1, x * z1 + y * w1
             x, y = p0 - p2, q0 - q2
-            b[c + 8 * _ROW], b[c + 8 * _ROW + _CHANNELS] = x * w2 - y * z2, x * z2 + y * w2
+            b[c + 8 * _ROW], b[c + 8 * _ROW + CHANNELS] = x * w2 - y * z2, x * z2 + y * w2
             x, y = p1 - q3, q1 + p3
-            b[c + 12 * _ROW], b[c + 12 * _ROW + _CHANNELS] = x * w3 - y * z3, x * z3 + y * w3
+            b[c + 12 * _ROW], b[c + 12 * _ROW + CHANNELS] = x * w3 - y * z3, x * z3 + y * w3
     for r in range(4):
         b = column[4 * r * _ROW :]
-        for c in range(_CHANNELS):
-            x0, y0 = b[c], b[c + _CHANNELS]
-            x1, y1 = b[c + _ROW], b[c + _ROW + _CHANNELS]
-            x2, y2 = b[c + 2 * _ROW], b[c + 2 * _ROW + _CHANNELS]
-            x3, y3 = b[c + 3 * _ROW], b[c + 3 * _ROW + _CHANNELS]
+        for c in range(CHANNELS):
+            x0, y0 = b[c], b[c + CHANNELS]
+            x1, y1 = b[c + _ROW], b[c + _ROW + CHANNELS]
+            x2, y2 = b[c + 2 * _ROW], b[c + 2 * _ROW + CHANNELS]
+            x3, y3 = b[c + 3 * _ROW], b[c + 3 * _ROW + CHANNELS]
             p0, q0, p1, q1 = x0 + x2, y0 + y2, x0 - x2, y0 - y2
             p2, q2, p3, q3 = x1 + x3, y1 + y3, x1 - x3, y1 - y3
-            b[c], b[c + _CHANNELS] = p0 + p2, q0 + q2
-            b[c + _ROW], b[c + _ROW + _CHANNELS] = p1 + q3, q1 - p3
-            b[c + 2 * _ROW], b[c + 2 * _ROW + _CHANNELS] = p0 - p2, q0 - q2
-            b[c + 3 * _ROW], b[c + 3 * _ROW + _CHANNELS] = p1 - q3, q1 + p3
+            b[c], b[c + CHANNELS] = p0 + p2, q0 + q2
+            b[c + _ROW], b[c + _ROW + CHANNELS] = p1 + q3, q1 - p3
+            b[c + 2 * _ROW], b[c + 2 * _ROW + CHANNELS] = p0 - p2, q0 - q2
+            b[c + 3 * _ROW], b[c + 3 * _ROW + CHANNELS] = p1 - q3, q1 + p3
 
 
 @_compiled
@@ -154,138 +154,155 @@ def _complex_column_inverse(column: Any) -> None:
     """The inverse of `_complex_column`, times 16."""
     for r in range(4):
         b = column[4 * r * _ROW :]
-        for c in range(_CHANNELS):
-            x0, y0 = b[c], b[c + _CHANNELS]
-            x1, y1 = b[c + _ROW], b[c + _ROW + _CHANNELS]
-            x2, y2 = b[c + 2 * _ROW], b[c + 2 * _ROW + _CHANNELS]
-            x3, y3 = b[c + 3 * _ROW], b[c + 3 * _ROW + _CHANNELS]
+        for c in range(CHANNELS):
+            x0, y0 = b[c], b[c + CHANNELS]
+            x1, y1 = b[c + _ROW], b[c + _ROW + CHANNELS]
+            x2, y2 = b[c + 2 * _ROW], b[c + 2 * _ROW + CHANNELS]
+            x3, y3 = b[c + 3 * _ROW], b[c + 3 * _ROW + CHANNELS]
             p0, q0, p1, q1 = x0 + x2, y0 + y2, x0 - x2, y0 - y2
             p2, q2, p3, q3 = x1 + x3, y1 + y3, x1 - x3, y1 - y3
-            b[c], b[c + _CHANNELS] = p0 + p2, q0 + q2
-            b[c + _ROW], b[c + _ROW + _CHANNELS] = p1 - q3, q1 + p3
-            b[c + 2 * _ROW], b[c + 2 * _ROW + _CHANNELS] = p0 - p2, q0 - q2
-            b[c + 3 * _ROW], b[c + 3 * _ROW + _CHANNELS] = p1 + q3, q1 - p3
+            b[c], b[c + CHANNELS] = p0 + p2, q0 + q2
+            b[c + _ROW], b[c + _ROW + CHANNELS] = p1 - q3, q1 + p3
+            b[c + 2 * _ROW], b[c + 2 * _ROW + CHANNELS] = p0 - p2, q0 - q2
+            b[c + 3 * _ROW], b[c + 3 * _ROW + CHANNELS] = p1 + q3, q1 - p3
     for j in range(4):
         w1, z1, w2, z2, w3, z3 = _COS[j, 1], _SIN[j, 1], _COS[j, 2], _SIN[j, 2], _COS[j, 3], _SIN[j, 3]
         b = column[j * _ROW :]
-        for c in range(_CHANNELS):
-            x0, y0 = b[c], b[c + _CHANNELS]
-            x, y = b[c + 4 * _ROW], b[c + 4 * _ROW + _CHANNELS]
+        for c in range(CHANNELS):
+            x0, y0 = b[c], b[c + CHANNELS]
+            x, y = b[c + 4 * _ROW], b[c + 4 * _ROW + CHANNELS]
             x1, y1 = x * w1 + y * z1, y * w1 - x * z1
-            x, y = b[c + 8 * _ROW], b[c + 8 * _ROW + _CHANNELS]
+            x, y = b[c + 8 * _ROW], b[c + 8 * _ROW + CHANNELS]
             x2, y2 = x * w2 + y * z2, y * w2 - x * z2
-            x, y = b[c + 12 * _ROW], b[c + 12 * _ROW + _CHANNELS]
+            x, y = b[c + 12 * _ROW], b[c + 12 * _ROW + CHANNELS]
             x3, y3 = x * w3 + y * z3, y * w3 - x * z3
             p0, q0, p1, q1 = x0 + x2, y0 + y2, x0 - x2, y0 - y2
             p2, q2, p3, q3 = x1 + x3, y1 + y3, x1 - x3, y1 - y3
-            b[c], b[c + _CHANNELS] = p0 + p2, q0 + q2
-            b[c + 4 * _ROW], b[c + 4 * _ROW + _CHANNELS] = p1 - q3, q1 + p3
-            b[c + 8 * _ROW], b[c + 8 * _ROW + _CHANNELS] = p0 - p2, q0 - q2
-            b[c + 12 * _ROW], b[c + 12 * _ROW + _CHANNELS] = p1 + q3, q1 - p3
+            b[c], b[c + CHANNELS] = p0 + p2, q0 + q2
+            b[c + 4 * _ROW], b[c + 4 * _ROW + CHANNELS] = p1 - q3, q1 + p3
+            b[c + 8 * _ROW], b[c + 8 * _ROW + CHANNELS] = p0 - p2, q0 - q2
+            b[c + 12 * _ROW], b[c + 12 * _ROW + CHANNELS] = p1 + q3, q1 - p3
 
 
-def _places() -> Any:
-    """Where the real and the imaginary part of each of the 130 frequencies stand in the buffer, in channels.
+FREQUENCIES = [
+    *((down, across) for across in (0, 8) for down in (0, 8, 1, 2, 3, 4, 5, 6, 7)),
+    *((row // 4 + 4 * (row % 4), across) for across in range(1, 8) for row in range(SIZE)),
+]
+"""The frequencies of a transformed image in their order: two columns of real values, and seven of complex ones."""
 
-    Frequency 0 is the first. The last place of the buffer stands for an imaginary part that is always 0.
+_ZERO = F(0.0)
+
+_SAMPLES = 8
+"""Samples that are transformed together. Their values of one frequency are copied to one place in memory."""
+
+
+def _places() -> tuple[Any, Any]:
+    """Where the real and the imaginary part of each frequency stand in a buffer.
+
+    The last place of the buffer stands for an imaginary part that is always 0.
     """
-    found, none = [], SIZE * SIZE
+    found = []
     for column in (0, 1):  # two columns of real values; the others are complex
-        found += [(column, none), (SIZE + column, none)]
+        found += [(column, SIZE * SIZE), (SIZE + column, SIZE * SIZE)]
         found += [(SIZE * 2 * k + column, SIZE * (2 * k + 1) + column) for k in range(1, SIZE // 2)]
     for across in range(1, SIZE // 2):
         found += [(SIZE * row + 2 * across, SIZE * row + 2 * across + 1) for row in range(SIZE)]
-    return np.array(found) * _CHANNELS
+    real, imaginary = (np.array(found) * CHANNELS).T.copy()
+    return real, imaginary
 
 
-_PLACES = _places()
-NUM_FREQUENCIES = len(_PLACES)
-_BUFFER = (SIZE * SIZE + 1) * _CHANNELS
-
-
-@_compiled
-def _to_points(buffers: Any, sign: Any, points: Any, n: int) -> None:
-    """Transform the buffers and copy them to sample `n`, imaginary parts times `sign`."""
-    for k in range(len(buffers)):
-        b = buffers[k]
-        for row in range(SIZE):
-            _real_row(b[row * _ROW :])
-        _real_column(b)
-        _real_column(b[_CHANNELS:])
-        for across in range(1, SIZE // 2):
-            _complex_column(b[2 * across * _CHANNELS :])
-    for p in range(len(_PLACES)):
-        real, imaginary = _PLACES[p]
-        for k in range(len(buffers)):
-            x, y = buffers[k, real : real + _CHANNELS], buffers[k, imaginary : imaginary + _CHANNELS]
-            point = points[p, n, k * _CHANNELS : (k + 1) * _CHANNELS]
-            for c in range(len(point)):
-                point[c, 0] = x[c]
-                point[c, 1] = sign * y[c]
+_REAL, _IMAGINARY = _places()
 
 
 @_compiled
-def _from_points(points: Any, n: int, sign: Any, buffers: Any) -> None:
-    """The inverse of `_to_points`, times 256."""
-    for p in range(len(_PLACES)):
-        real, imaginary = _PLACES[p]
-        for k in range(len(buffers)):
-            x, y = buffers[k, real : real + _CHANNELS], buffers[k, imaginary : imaginary + _CHANNELS]
-            point = points[p, n, k * _CHANNELS : (k + 1) * _CHANNELS]
-            for c in range(len(point)):
-                x[c] = point[c, 0]
-                y[c] = sign * point[c, 1]
-    for k in range(len(buffers)):
-        b = buffers[k]
-        _real_column_inverse(b)
-        _real_column_inverse(b[_CHANNELS:])
-        for across in range(1, SIZE // 2):
-            _complex_column_inverse(b[2 * across * _CHANNELS :])
-        for row in range(SIZE):
-            _real_row_inverse(b[row * _ROW :])
+def _to_points(buffers: Any, sign: Any, points: Any, start: int) -> None:
+    """Transform the columns of buffers [sample, channels / 16, place] and copy all to samples from `start` on,
+    imaginary parts times `sign`."""
+    samples, parts, _ = buffers.shape
+    for n in range(samples):
+        for k in range(parts):
+            b = buffers[n, k]
+            b[SIZE * _ROW :] = _ZERO
+            _real_column(b)
+            _real_column(b[CHANNELS:])
+            for across in range(1, SIZE // 2):
+                _complex_column(b[2 * across * CHANNELS :])
+    for p in range(len(_REAL)):
+        real, imaginary = _REAL[p], _IMAGINARY[p]
+        for n in range(samples):
+            for k in range(parts):
+                x, y, point = buffers[n, k, real:], buffers[n, k, imaginary:], points[p, start + n, k * CHANNELS :]
+                for c in range(CHANNELS):
+                    point[c, 0] = x[c]
+                    point[c, 1] = sign * y[c]
+
+
+@_compiled
+def _from_points(points: Any, start: int, sign: Any, buffers: Any) -> None:
+    """The inverse of `_to_points`, times 16."""
+    samples, parts, _ = buffers.shape
+    for p in range(len(_REAL)):
+        real, imaginary = _REAL[p], _IMAGINARY[p]
+        for n in range(samples):
+            for k in range(parts):
+                x, y, point = buffers[n, k, real:], buffers[n, k, imaginary:], points[p, start + n, k * CHANNELS :]
+                for c in range(CHANNELS):
+                    x[c] = point[c, 0]
+                    y[c] = sign * point[c, 1]
+    for n in range(samples):
+        for k in range(parts):
+            b = buffers[n, k]
+            _real_column_inverse(b)
+            _real_column_inverse(b[CHANNELS:])
+            for across in range(1, SIZE // 2):
+                _complex_column_inverse(b[2 * across * CHANNELS :])
 
 
 @_compiled
 def _buffers(channels: int) -> Any:
-    return np.zeros(((channels + _CHANNELS - 1) // _CHANNELS, _BUFFER), F)
+    """[sample, channels / 16, …] for as many samples as are transformed at a time."""
+    return np.empty((_SAMPLES, channels // CHANNELS, (SIZE * SIZE + 1) * CHANNELS), F)
 
 
 @_compiled
-def transform_images(images: Any, start: int, sign: Any, points: Any) -> None:
-    """Fill `points` [frequency, sample, channel, 2] with the transforms of images, imaginary parts times `sign`.
-
-    An image begins at row and column `start`; what is below 0 stands at the other edge.
-    """
+def transform_images(images: Any, sign: Any, points: Any) -> None:
+    """Fill `points` [frequency, sample, channel, 2] with the transforms of images, imaginary parts times `sign`."""
     samples, height, width, channels = images.shape
     buffers = _buffers(channels)
-    for n in range(samples):
-        buffers[:] = F(0.0)
-        for k in range(len(buffers)):
-            b, first = buffers[k], k * _CHANNELS
-            for i in range(height):
-                row = b[(start + i) % SIZE * _ROW :]
-                for j in range(width):
-                    source, target = images[n, i, j, first : first + _CHANNELS], row[(start + j) % SIZE * _CHANNELS :]
-                    for c in range(len(source)):
-                        target[c] = source[c]
-        _to_points(buffers, sign, points, n)
+    for one in range(0, samples, _SAMPLES):
+        count = min(_SAMPLES, samples - one)
+        for n in range(count):
+            for k in range(channels // CHANNELS):
+                b = buffers[n, k]
+                b[:] = _ZERO
+                for i in range(height):
+                    row = b[i * _ROW :]
+                    for j in range(width):
+                        source, target = images[one + n, i, j, k * CHANNELS :], row[j * CHANNELS :]
+                        for c in range(CHANNELS):
+                            target[c] = source[c]
+                    _real_row(row)
+        _to_points(buffers[:count], sign, points, one)
 
 
 @_compiled
-def images_of(points: Any, start: int, sign: Any, images: Any) -> None:
+def images_of(points: Any, sign: Any, images: Any) -> None:
     """The inverse of `transform_images`, times 256."""
     samples, height, width, channels = images.shape
     buffers = _buffers(channels)
-    for n in range(samples):
-        _from_points(points, n, sign, buffers)
-        for k in range(len(buffers)):
-            b, first = buffers[k], k * _CHANNELS
-            for i in range(height):
-                row = b[(start + i) % SIZE * _ROW :]
-                for j in range(width):
-                    source, target = row[(start + j) % SIZE * _CHANNELS :], images[n, i, j, first : first + _CHANNELS]
-                    for c in range(len(target)):
-                        target[c] = source[c]
+    for one in range(0, samples, _SAMPLES):
+        count = min(_SAMPLES, samples - one)
+        _from_points(points, one, sign, buffers[:count])
+        for n in range(count):
+            for k in range(channels // CHANNELS):
+                b = buffers[n, k]
+                for i in range(height):
+                    row = b[i * _ROW :]
+                    _real_row_inverse(row)
+                    for j in range(width):
+                        source, target = row[j * CHANNELS :], images[one + n, i, j, k * CHANNELS :]
+                        for c in range(CHANNELS):
+                            target[c] = source[c]
 
 
 _INDEX = tuple(np.uint8(which) for which in range(NONE_PASSED + 1))
@@ -314,33 +331,41 @@ def pooled_of(points: Any, bias: Any, pooled: Any, passed: Any) -> None:
     """Fill `pooled` with the result of bias, 2×2 max-pooling and ReLU, and `passed` with the index of each maximum."""
     samples, height, width, channels = pooled.shape
     buffers = _buffers(channels)
-    for n in range(samples):
-        _from_points(points, n, F(1.0), buffers)
-        for k in range(len(buffers)):
-            b, first, last = buffers[k], k * _CHANNELS, (k + 1) * _CHANNELS
-            added = bias[first:last]
-            for i in range(height):
-                for j in range(width):
-                    window = b[2 * i * _ROW + 2 * j * _CHANNELS :]
-                    largest(window, _CHANNELS, _ROW, added, pooled[n, i, j, first:last], passed[n, i, j, first:last])
+    for one in range(0, samples, _SAMPLES):
+        count = min(_SAMPLES, samples - one)
+        _from_points(points, one, F(1.0), buffers[:count])
+        for n in range(count):
+            for k in range(channels // CHANNELS):
+                b, first, last = buffers[n, k], k * CHANNELS, (k + 1) * CHANNELS
+                added = bias[first:last]
+                for i in range(height):
+                    _real_row_inverse(b[2 * i * _ROW :])
+                    _real_row_inverse(b[(2 * i + 1) * _ROW :])
+                    for j in range(width):
+                        values, index = pooled[one + n, i, j, first:last], passed[one + n, i, j, first:last]
+                        largest(b[2 * i * _ROW + 2 * j * CHANNELS :], CHANNELS, _ROW, added, values, index)
 
 
 @_compiled
 def transform_pooled(gradients: Any, passed: Any, sign: Any, points: Any) -> None:
     """Like `transform_images`, for gradients of outputs that are given by those of the pooled values."""
     samples, height, width, channels = gradients.shape
-    buffers, zero = _buffers(channels), F(0.0)
-    for n in range(samples):
-        buffers[:] = zero
-        for k in range(len(buffers)):
-            b, first, last = buffers[k], k * _CHANNELS, (k + 1) * _CHANNELS
-            for i in range(height):
-                for j in range(width):
-                    window = b[2 * i * _ROW + 2 * j * _CHANNELS :]
-                    value, index = gradients[n, i, j, first:last], passed[n, i, j, first:last]
-                    for c in range(len(value)):
-                        window[c] = value[c] if index[c] == _INDEX[0] else zero
-                        window[c + _CHANNELS] = value[c] if index[c] == _INDEX[1] else zero
-                        window[c + _ROW] = value[c] if index[c] == _INDEX[2] else zero
-                        window[c + _ROW + _CHANNELS] = value[c] if index[c] == _INDEX[3] else zero
-        _to_points(buffers, sign, points, n)
+    buffers = _buffers(channels)
+    for one in range(0, samples, _SAMPLES):
+        count = min(_SAMPLES, samples - one)
+        for n in range(count):
+            for k in range(channels // CHANNELS):
+                b, first = buffers[n, k], k * CHANNELS
+                b[:] = _ZERO
+                for i in range(height):
+                    for j in range(width):
+                        window = b[2 * i * _ROW + 2 * j * CHANNELS :]
+                        value, index = gradients[one + n, i, j, first:], passed[one + n, i, j, first:]
+                        for c in range(CHANNELS):
+                            window[c] = value[c] if index[c] == _INDEX[0] else _ZERO
+                            window[c + CHANNELS] = value[c] if index[c] == _INDEX[1] else _ZERO
+                            window[c + _ROW] = value[c] if index[c] == _INDEX[2] else _ZERO
+                            window[c + _ROW + CHANNELS] = value[c] if index[c] == _INDEX[3] else _ZERO
+                    _real_row(b[2 * i * _ROW :])
+                    _real_row(b[(2 * i + 1) * _ROW :])
+        _to_points(buffers[:count], sign, points, one)

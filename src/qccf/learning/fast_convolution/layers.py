@@ -119,7 +119,7 @@ class ConvPoolRelu(nn.Conv2d):
             return self._by_pytorch(images)
         if self.in_channels == 1 and not images.requires_grad:
             pooled = _FromOneChannel.apply(images[:, 0].contiguous(), self.weight, self.bias)  # type: ignore[no-untyped-call]
-        elif fits(images.shape[2], images.shape[3], 2):
+        elif fits(self, images.shape[2], images.shape[3], 2):
             last = images.permute(0, 2, 3, 1).contiguous()
             pooled = ConvolvePoolRelu.apply(last, self.weight, self.bias)  # type: ignore[no-untyped-call]
         else:
@@ -137,7 +137,7 @@ class Conv5x5(nn.Conv2d):
         super().__init__(in_channels, out_channels, 5)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        if not (supported(images) and fits(images.shape[2], images.shape[3], 0)):
+        if not (supported(images) and fits(self, images.shape[2], images.shape[3], 0)):
             return super().forward(images)
         last = images.permute(0, 2, 3, 1).contiguous()
         return Convolve.apply(last, self.weight, self.bias).permute(0, 3, 1, 2)  # type: ignore[no-untyped-call]
