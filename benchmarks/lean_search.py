@@ -3,23 +3,29 @@
 Run: python -m benchmarks.lean_search --record FILE [--seeds 10,11,12] [--until 0.75] "key=value key=value" …
      python -m benchmarks.lean_search --record FILE --show
 Each argument is one candidate: its changes to the settings below, which were `lean` before the search. Seeds 10 and
-above are for the choice only; results are reported with seeds 0 to 4. Candidates that are in the
-record are skipped.
+above are for the choice only; results are reported with seeds 0 to 4. The same command goes on with runs that were
+stopped; candidates that are in the record are skipped.
 """
 
 import argparse
 import json
 import shlex
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
+from qccf.cli.queue_view import print_outcome, run_with_view
 from qccf.core.files import write_text_whole
 from qccf.core.intervals import estimate
-from qccf.learning.datasets import Dataset, data_folder, load_dataset
+from qccf.jobs.local import LocalEngine
+from qccf.jobs.queue import QueueProgress
+from qccf.jobs.training import TrainingJob, training_job
+from qccf.learning.datasets import data_folder
+from qccf.rounds.run import Run
+from qccf.rounds.run_folder import read_run
 from qccf.rounds.targets import targets_json
-from qccf.runtimes.simulator import simulate
 from qccf.settings.loading import load_scenario
 
 TARGETS = (0.65, 0.70, 0.75, 0.80, 0.82)
@@ -44,13 +50,21 @@ def changes_of(text: str) -> list[str]:
     return shlex.split(text)
 
 
-def trained(text: str, seed: int, until: float, rounds: int, dataset: Dataset) -> Figures:
-    """Train one candidate until it has reached the accuracy."""
+def candidate_job(text: str, seed: int, until: float, rounds: int, out: Path, data_dir: Path) -> TrainingJob:
+    """Training of one candidate until it has reached the accuracy."""
     base = [f"{key}={json.dumps(value)}" for key, value in BASE.items()]
-    run_settings = [f"federation.rounds={rounds}", "evaluation.samples=4000", "execution.workers=1"]
-    scenario = load_scenario("femnist", [*base, *changes_of(text), *run_settings, f"evaluation.until_accuracy={until}"])
-    started = time.process_time()
-    run = simulate(scenario, seed=seed, dataset=dataset)
+    common = [
+        f"federation.rounds={rounds}",
+        f"federation.seed={seed}",
+        f"evaluation.until_accuracy={until}",
+        "evaluation.samples=4000",
+        "execution.workers=1",
+        "execution.checkpoint_every=5",
+    ]
+    return training_job(load_scenario("femnist", [*base, *changes_of(text), *common]), out, data_dir, note=text)
+
+
+def measures(run: Run, until: float) -> Figures:
     return {
         "targets": targets_json(run, [target for target in TARGETS if target <= until]),
         "until": until,
@@ -59,7 +73,6 @@ def trained(text: str, seed: int, until: float, rounds: int, dataset: Dataset) -
         "computing_share": run.computing_share(),
         "bits": run.mean_upload_bits(),
         "accuracies": [round(float(one), 4) for one in run.accuracy],
-        "core_s": round(time.process_time() - started),
     }
 
 
@@ -80,32 +93,52 @@ def table(record: Mapping[str, Mapping[str, Figures]]) -> list[str]:
     return lines + [line(text, list(mine.values())) for text, mine in record.items()]
 
 
-def main() -> None:
+def read_record(file: Path) -> dict[str, dict[str, Figures]]:
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+
+def collect(jobs: Mapping[tuple[str, int], TrainingJob], until: float, file: Path) -> None:
+    """Record the runs that have finished. Another process may have recorded others in the meantime."""
+    record = read_record(file)
+    for (text, seed), job in jobs.items():
+        if job.is_finished():
+            record.setdefault(text, {})[str(seed)] = measures(read_run(job.folder), until)
+    write_text_whole(file, json.dumps(record, indent=None, sort_keys=False) + "\n")
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("candidates", nargs="*", metavar="CHANGES")
     parser.add_argument("--record", type=Path, required=True)
     parser.add_argument("--seeds", default="10", metavar="10,11,…")
     parser.add_argument("--until", type=float, default=0.75)
     parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--show", action="store_true")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time, one core each")
+    parser.add_argument("--out", type=Path, default=Path("runs/lean-search"))
+    parser.add_argument("--show", action="store_true", help="print the table of what is recorded and stop")
     options = parser.parse_args()
 
-    def recorded() -> dict[str, dict[str, Figures]]:
-        return json.loads(options.record.read_text(encoding="utf-8")) if options.record.exists() else {}
+    data_dir, known = data_folder(None), read_record(options.record)
+    seeds = [int(seed) for seed in options.seeds.split(",")]
+    jobs = {
+        (text, seed): candidate_job(text, seed, options.until, options.rounds, options.out, data_dir)
+        for text in options.candidates
+        for seed in seeds
+        if known.get(text, {}).get(str(seed), {"until": 0.0})["until"] < options.until
+    }
+    code = 0
+    if jobs and not options.show:
+        console = Console()
 
-    if not options.show:
-        dataset = load_dataset("emnist", data_folder(None))
-        for text in options.candidates:
-            for seed in options.seeds.split(","):
-                if recorded().get(text, {}).get(seed, {"until": 0.0})["until"] >= options.until:
-                    continue
-                figures = trained(text, int(seed), options.until, options.rounds, dataset)
-                record = recorded()
-                record.setdefault(text, {})[seed] = figures
-                write_text_whole(options.record, json.dumps(record, indent=None, sort_keys=False) + "\n")
-                print(f"seed {seed}, {figures['core_s']} core-seconds: {line(text, [figures])}", flush=True)
-    print("\n".join(table(recorded())))
+        def keep(progress: QueueProgress, index: int) -> None:
+            if progress.states[index] == "done":
+                collect(jobs, options.until, options.record)
+
+        code = print_outcome(console, run_with_view(console, list(jobs.values()), LocalEngine(options.jobs), keep))
+        collect(jobs, options.until, options.record)
+    print("\n".join(table(read_record(options.record))))
+    return code
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -23,11 +23,11 @@ NETWORKS: tuple[tuple[Callable[[], nn.Module], tuple[int, ...], int], ...] = (
     (Cifar10Cnn, (32, 32, 3), 10),
 )
 PARTS: dict[str, tuple[tuple[ModuleType, str], ...]] = {
-    "matrix products": ((torch, "bmm"), (torch, "baddbmm")),
+    "matrix products": ((torch, "mm"), (torch, "bmm"), (torch, "baddbmm")),
     "Fourier transforms, with pooling": tuple(
         (convolution, name) for name in ("transform_images", "transform_pooled", "images_of", "pooled_of")
     ),
-    "the first layer with one channel": ((layers, "_forward"), (layers, "_backward")),
+    "copies and pooling of the layer with one channel": tuple((layers, name) for name in ("_fill_patches", "_pool", "_spread")),
 }
 
 

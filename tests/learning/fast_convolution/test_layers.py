@@ -27,6 +27,7 @@ def reference(images: torch.Tensor, layer: ConvPoolRelu) -> torch.Tensor:
         (2, 16, 32, 6, 10),
         (17, 32, 16, 2, 2),
         (1, 1, 1, 4, 2),
+        (23, 1, 48, 6, 10),
         (70, 48, 16, 14, 8),
         (2, 16, 16, 16, 12),
         (2, 17, 32, 8, 8),
@@ -214,7 +215,7 @@ def test_more_samples_than_a_block_and_a_block_alone_agree() -> None:
 
 
 def test_no_samples_have_no_gradient() -> None:
-    layer = Conv5x5(16, 16)
-    layer(torch.empty(0, 16, 8, 8, requires_grad=True)).sum().backward()
-    assert (layer.weight.grad == 0).all()
-    assert (layer.bias.grad == 0).all()
+    for layer in (Conv5x5(16, 16), ConvPoolRelu(16, 16), ConvPoolRelu(1, 16)):
+        layer(torch.empty(0, layer.in_channels, 8, 8)).sum().backward()
+        assert (layer.weight.grad == 0).all()
+        assert (layer.bias.grad == 0).all()

@@ -309,21 +309,19 @@ _INDEX = tuple(np.uint8(which) for which in range(NONE_PASSED + 1))
 
 
 @_compiled
-def largest(window: Any, right: int, below: int, bias: Any, pooled: Any, passed: Any) -> None:
-    """The largest of four values (0, `right`, `below` and both apart) plus bias, then ReLU; and its index."""
-    for c in range(len(pooled)):
-        best, which = window[c], _INDEX[0]
-        if window[c + right] > best:
-            best, which = window[c + right], _INDEX[1]
-        if window[c + below] > best:
-            best, which = window[c + below], _INDEX[2]
-        if window[c + right + below] > best:
-            best, which = window[c + right + below], _INDEX[3]
-        best += bias[c]
-        if best <= F(0.0):
-            best, which = F(0.0), _INDEX[NONE_PASSED]
-        pooled[c] = best
-        passed[c] = which
+def largest(s0: Any, s1: Any, s2: Any, s3: Any, bias: Any) -> Any:
+    """The largest of four values plus bias, then ReLU; and its index."""
+    best, which = s0, _INDEX[0]
+    if s1 > best:
+        best, which = s1, _INDEX[1]
+    if s2 > best:
+        best, which = s2, _INDEX[2]
+    if s3 > best:
+        best, which = s3, _INDEX[3]
+    best += bias
+    if best <= F(0.0):
+        best, which = F(0.0), _INDEX[NONE_PASSED]
+    return best, which
 
 
 @_compiled
@@ -336,14 +334,18 @@ def pooled_of(points: Any, bias: Any, pooled: Any, passed: Any) -> None:
         _from_points(points, one, F(1.0), buffers[:count])
         for n in range(count):
             for k in range(channels // CHANNELS):
-                b, first, last = buffers[n, k], k * CHANNELS, (k + 1) * CHANNELS
-                added = bias[first:last]
+                b, first = buffers[n, k], k * CHANNELS
+                added = bias[first:]
                 for i in range(height):
                     _real_row_inverse(b[2 * i * _ROW :])
                     _real_row_inverse(b[(2 * i + 1) * _ROW :])
                     for j in range(width):
-                        values, index = pooled[one + n, i, j, first:last], passed[one + n, i, j, first:last]
-                        largest(b[2 * i * _ROW + 2 * j * CHANNELS :], CHANNELS, _ROW, added, values, index)
+                        window = b[2 * i * _ROW + 2 * j * CHANNELS :]
+                        values, indexes = pooled[one + n, i, j, first:], passed[one + n, i, j, first:]
+                        for c in range(CHANNELS):
+                            values[c], indexes[c] = largest(
+                                window[c], window[c + CHANNELS], window[c + _ROW], window[c + _ROW + CHANNELS], added[c]
+                            )
 
 
 @_compiled

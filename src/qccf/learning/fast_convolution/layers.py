@@ -1,10 +1,11 @@
 """PyTorch layers for fast 5×5 convolutions on CPUs, one of them with 2×2 max-pooling and ReLU in the same layer.
 
-For float32 on a CPU the layers use the kernels of this package: a direct sum for one input channel, Fourier transforms
-for more, with pooling and ReLU in the same pass over memory. In all other cases (other devices, bf16, other shapes)
-they use PyTorch's operators, which compute the same function.
+For float32 on a CPU the layers use the kernels of this package: one matrix product for one input channel, Fourier
+transforms for more, with pooling and ReLU in the same pass over memory. In all other cases (other devices, bf16, other
+shapes) they use PyTorch's operators, which compute the same function.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numba
@@ -19,82 +20,70 @@ from qccf.learning.fast_convolution.fourier import NONE_PASSED, F, largest
 _compiled = numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
 
 
-_CHANNELS = 32
-"""Output channels at a time. Kernel and sums are in one array, so that the compiler needs no checks for overlap."""
+_BLOCK = 10
+"""Samples at a time, so that their patches and sums stay in the cache."""
 
 
 @_compiled
-def _forward(images: Any, kernel: Any, bias: Any, pooled: Any, passed: Any) -> None:
-    """Compute the four sums of each pooling window together."""
+def _fill_patches(images: Any, patches: Any) -> None:
+    """patches[5·y + x, n, i, j] = image n, with two zeros around it, at row i + y and column j + x."""
     samples, height, width = images.shape
     padded = np.zeros((height + 4, width + 4), F)
-    work = np.zeros(29 * _CHANNELS, F)
-    sums = work[25 * _CHANNELS :]
-    for first in range(0, len(bias), _CHANNELS):
-        last = first + _CHANNELS
-        added = bias[first:last]
-        for y in range(5):
-            for x in range(5):
-                values = kernel[y, x, first:last]
-                work[(5 * y + x) * _CHANNELS :][: len(values)] = values
-        for n in range(samples):
-            padded[2:-2, 2:-2] = images[n]
-            for i in range(height // 2):
-                for j in range(width // 2):
-                    sums[:] = F(0.0)
-                    for y in range(5):
-                        u, v = padded[2 * i + y, 2 * j : 2 * j + 6], padded[2 * i + y + 1, 2 * j : 2 * j + 6]
-                        u0, u1, u2, u3, u4, u5 = u[0], u[1], u[2], u[3], u[4], u[5]
-                        v0, v1, v2, v3, v4, v5 = v[0], v[1], v[2], v[3], v[4], v[5]
-                        k, s = work[5 * y * _CHANNELS :], work[25 * _CHANNELS :]
-                        for c in range(_CHANNELS):
-                            k0, k1, k2 = k[c], k[c + _CHANNELS], k[c + 2 * _CHANNELS]
-                            k3, k4 = k[c + 3 * _CHANNELS], k[c + 4 * _CHANNELS]
-                            s[c] += u0 * k0 + u1 * k1 + u2 * k2 + u3 * k3 + u4 * k4
-                            s[c + _CHANNELS] += u1 * k0 + u2 * k1 + u3 * k2 + u4 * k3 + u5 * k4
-                            s[c + 2 * _CHANNELS] += v0 * k0 + v1 * k1 + v2 * k2 + v3 * k3 + v4 * k4
-                            s[c + 3 * _CHANNELS] += v1 * k0 + v2 * k1 + v3 * k2 + v4 * k3 + v5 * k4
-                    largest(
-                        sums, _CHANNELS, 2 * _CHANNELS, added, pooled[n, i, j, first:last], passed[n, i, j, first:last]
-                    )
-
-
-@_compiled
-def _backward(images: Any, gradients: Any, passed: Any, kernel_gradient: Any, bias_gradient: Any) -> None:
-    samples, height, width = images.shape
-    channels = gradients.shape[3]
-    padded = np.zeros((height + 4, width + 4), F)
-    g = np.empty((4, channels), F)
-    zero = F(0.0)
     for n in range(samples):
         padded[2:-2, 2:-2] = images[n]
-        for i in range(height // 2):
-            for j in range(width // 2):
+        for y in range(5):
+            for x in range(5):
+                for i in range(height):
+                    source, target = padded[i + y, x:], patches[5 * y + x, n, i]
+                    for j in range(width):
+                        target[j] = source[j]
+
+
+@_compiled
+def _pool(sums: Any, bias: Any, pooled: Any, passed: Any) -> None:
+    """Fill `pooled` with the result of bias, 2×2 max-pooling and ReLU, and `passed` with the index of each maximum."""
+    samples, height, width, channels = pooled.shape
+    for n in range(samples):
+        for i in range(height):
+            for j in range(width):
+                s0, s1 = sums[n, 2 * i, 2 * j], sums[n, 2 * i, 2 * j + 1]
+                s2, s3 = sums[n, 2 * i + 1, 2 * j], sums[n, 2 * i + 1, 2 * j + 1]
+                values, indexes = pooled[n, i, j], passed[n, i, j]
                 for c in range(channels):
-                    value, which = gradients[n, i, j, c], passed[n, i, j, c]
-                    g[0, c] = value if which == 0 else zero
-                    g[1, c] = value if which == 1 else zero
-                    g[2, c] = value if which == 2 else zero
-                    g[3, c] = value if which == 3 else zero
-                    bias_gradient[c] += value if which != NONE_PASSED else zero
-                for y in range(5):
-                    for x in range(5):
-                        u, v = padded[2 * i + y, 2 * j + x], padded[2 * i + y, 2 * j + x + 1]
-                        w, z = padded[2 * i + y + 1, 2 * j + x], padded[2 * i + y + 1, 2 * j + x + 1]
-                        for c in range(channels):
-                            kernel_gradient[y, x, c] += u * g[0, c] + v * g[1, c] + w * g[2, c] + z * g[3, c]
+                    values[c], indexes[c] = largest(s0[c], s1[c], s2[c], s3[c], bias[c])
+
+
+@_compiled
+def _spread(gradients: Any, passed: Any, sums: Any, bias_gradient: Any) -> None:
+    """Gradients of the sums, from those of the pooled values: all but the largest of a window get 0."""
+    samples, height, width, channels = gradients.shape
+    zero = F(0.0)
+    for n in range(samples):
+        for i in range(height):
+            for j in range(width):
+                for which in range(NONE_PASSED):
+                    target, index = sums[n, 2 * i + which // 2, 2 * j + which % 2], np.uint8(which)
+                    for c in range(channels):
+                        target[c] = gradients[n, i, j, c] if passed[n, i, j, c] == index else zero
+                for c in range(channels):
+                    bias_gradient[c] += gradients[n, i, j, c] if passed[n, i, j, c] != NONE_PASSED else zero
 
 
 class _FromOneChannel(torch.autograd.Function):
-    """Convolution, pooling and ReLU of one-channel images [sample, row, column] that need no gradient."""
+    """Convolution, pooling and ReLU of one-channel images [sample, row, column] that need no gradient.
+
+    The 25 shifted copies of the images make the convolution one matrix product.
+    """
 
     @staticmethod
     def forward(ctx: Any, images: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         samples, height, width = images.shape
         pooled = torch.empty(samples, height // 2, width // 2, len(bias))
         passed = np.empty(pooled.shape, np.uint8)
-        kernel = weight[:, 0].permute(1, 2, 0).contiguous()
-        _forward(images.numpy(), kernel.numpy(), bias.numpy(), pooled.numpy(), passed)
+        kernel = weight.reshape(len(bias), 25).T.contiguous()
+        for part, patches, sums in _patches(images, len(bias)):
+            torch.mm(patches.T, kernel, out=sums.view(-1, len(bias)))
+            _pool(sums.numpy(), bias.numpy(), pooled[part].numpy(), passed[part])
         ctx.save_for_backward(images)
         ctx.passed = passed
         return pooled
@@ -103,9 +92,26 @@ class _FromOneChannel(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[None, torch.Tensor, torch.Tensor]:
         (images,) = ctx.saved_tensors
         channels = ctx.passed.shape[3]
-        kernel, bias = torch.zeros(5, 5, channels), torch.zeros(channels)
-        _backward(images.numpy(), gradients[0].contiguous().numpy(), ctx.passed, kernel.numpy(), bias.numpy())
-        return None, kernel.permute(2, 0, 1).unsqueeze(1), bias
+        received = gradients[0].contiguous()
+        kernel, bias = torch.zeros(25, channels), torch.zeros(channels)
+        for part, patches, sums in _patches(images, channels):
+            _spread(received[part].numpy(), ctx.passed[part], sums.numpy(), bias.numpy())
+            kernel.addmm_(patches, sums.view(-1, channels))
+        return None, kernel.T.reshape(channels, 1, 5, 5), bias
+
+
+def _patches(images: torch.Tensor, channels: int) -> Iterator[tuple[slice, torch.Tensor, torch.Tensor]]:
+    """The blocks of samples, each with its patches [place in the kernel, value] and memory for sums or their gradients
+    [sample, row, column, channel]."""
+    samples, height, width = images.shape
+    for start in range(0, samples, _BLOCK):
+        part = slice(start, min(start + _BLOCK, samples))
+        size = part.stop - start
+        if start == 0 or size < _BLOCK:  # only the last block may be smaller
+            patches = torch.empty(25, size, height, width)
+            sums = torch.empty(size, height, width, channels)
+        _fill_patches(images[part].numpy(), patches.numpy())
+        yield part, patches.view(25, -1), sums
 
 
 class ConvPoolRelu(nn.Conv2d):
