@@ -27,7 +27,9 @@ PARTS: dict[str, tuple[tuple[ModuleType, str], ...]] = {
     "Fourier transforms, with pooling": tuple(
         (convolution, name) for name in ("transform_images", "transform_pooled", "images_of", "pooled_of")
     ),
-    "copies and pooling of the layer with one channel": tuple((layers, name) for name in ("_fill_patches", "_pool", "_spread")),
+    "copies and pooling of the layer with one channel": tuple(
+        (layers, name) for name in ("_fill_patches", "_pool", "_spread")
+    ),
 }
 
 
