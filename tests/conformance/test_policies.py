@@ -27,7 +27,7 @@ SETTINGS = {
     "weak-links": ["radio.gain_db=-15"],
     "one-client": ["federation.num_clients=1"],
 }
-NAMES = entries(POLICIES, "examples.custom_policy:BestLinks")
+NAMES = entries(POLICIES, "examples.custom_policy:BestLinks", "examples.growing_share:GrowingShare")
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
