@@ -58,9 +58,11 @@ def test_the_first_rung_is_the_papers_and_the_last_is_the_preset() -> None:
         "model",
         6,
     )
-    lean = load_scenario("lean")
-    for section in ("learning", "server", "control", "codec"):
-        assert getattr(made[LAST], section) == getattr(lean, section), section
+    for rung, file in ((LAST, "lean"), (ACCURATE, "examples/accurate_lean.toml")):
+        scenario = load_scenario(file)
+        for section in ("learning", "server", "control", "codec"):
+            assert getattr(made[rung], section) == getattr(scenario, section), (rung, section)
+    assert made[ACCURATE].data.transform == scenario.data.transform
     assert {one.evaluation.until_accuracy for one in made.values()} == {0.75}
     assert {one.federation.seed for one in made.values()} == {3}
 
