@@ -48,7 +48,7 @@ from rich.console import Console
 
 from qccf.cli.queue_view import print_outcome, run_with_view
 from qccf.core.contracts import FloatArray
-from qccf.core.files import write_text_whole
+from qccf.core.files import one_at_a_time, write_text_whole
 from qccf.core.intervals import Estimate, estimate
 from qccf.devices.cost import compute_energy_j
 from qccf.jobs.local import LocalEngine
@@ -484,13 +484,15 @@ def finished(
 ) -> dict[str, Figures]:
     """The figures of the runs that are recorded or finished; those of finished runs are recorded.
 
-    Another process may have recorded runs in the meantime.
+    Other processes may record theirs at the same time.
     """
-    figures = {**known, **read_record(file)}
-    for key, (job, until) in jobs.items():
-        if job.is_finished():
-            figures[key] = measures(read_run(job.folder), until, task)
-    if file is not None:
+    found = {
+        key: measures(read_run(job.folder), until, task) for key, (job, until) in jobs.items() if job.is_finished()
+    }
+    if file is None:
+        return {**known, **found}
+    with one_at_a_time(file.parent):
+        figures = {**known, **read_record(file), **found}
         write_text_whole(file, json.dumps(figures, indent=1, sort_keys=True) + "\n")
     return figures
 

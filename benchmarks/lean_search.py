@@ -4,7 +4,8 @@ Run: python -m benchmarks.lean_search --record FILE [--seeds 10,11,12] [--until 
      python -m benchmarks.lean_search --record FILE --show
 Each argument is one candidate: its changes to the settings below, which were `lean` before the search. Seeds 10 and
 above are for the choice only; results are reported with seeds 0 to 4. The same command goes on with runs that were
-stopped; candidates that are in the record are skipped.
+stopped. What is in the record is skipped, unless it ended before the accuracy and more rounds are allowed now. A
+candidate is known by its words: after a change of a policy of your own, remove its runs from the record.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from typing import Any
 from rich.console import Console
 
 from qccf.cli.queue_view import print_outcome, run_with_view
-from qccf.core.files import write_text_whole
+from qccf.core.files import one_at_a_time, write_text_whole
 from qccf.core.intervals import estimate
 from qccf.jobs.local import LocalEngine
 from qccf.jobs.queue import QueueProgress
@@ -61,12 +62,18 @@ def candidate_job(text: str, seed: int, until: float, rounds: int, out: Path, da
         "execution.workers=1",
         "execution.checkpoint_every=5",
     ]
+    fixed = {one.partition("=")[0] for one in common}
+    for one in changes_of(text):
+        if (name := one.partition("=")[0].strip()) in fixed:
+            raise SystemExit(
+                f"{name} is the same for all candidates: leave it out, or see --seeds, --until and --rounds."
+            )
     return training_job(load_scenario("femnist", [*base, *changes_of(text), *common]), out, data_dir, note=text)
 
 
 def measures(run: Run, until: float) -> Figures:
     return {
-        "targets": targets_json(run, [target for target in TARGETS if target <= until]),
+        "targets": targets_json(run, sorted({target for target in (*TARGETS, until) if target <= until})),
         "until": until,
         "rounds": run.num_rounds,
         "energy_j": float(run.energy_j[-1]),
@@ -82,8 +89,11 @@ def line(text: str, mine: Sequence[Figures]) -> str:
     for target in TARGETS:
         costs = [one["targets"].get(f"{target:g}") for one in mine if f"{target:g}" in one["targets"]]
         known = [cost["energy_j"] for cost in costs if cost is not None]
-        whole = costs and len(known) == len(costs)
-        cells.append(f"{1e3 * estimate(known).mean:.1f}" if whole else "–" if not costs else "not reached")
+        if not costs:
+            cells.append("–")
+            continue
+        cell = f"{1e3 * estimate(known).mean:.1f}" if len(known) == len(costs) else "not reached"
+        cells.append(cell if len(costs) == len(mine) else f"{cell} ({len(costs)} of {len(mine)} run)")
     return f"| `{text or 'the base'}` | {len(mine)} | " + " | ".join(cells) + " |"
 
 
@@ -97,13 +107,23 @@ def read_record(file: Path) -> dict[str, dict[str, Figures]]:
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
+def is_known(one: Figures | None, until: float, rounds: int) -> bool:
+    """Whether a recorded run went as far as asked, or ended before because no more rounds were allowed."""
+    if one is None or one["until"] < until:
+        return False
+    return one["targets"].get(f"{one['until']:g}") is not None or one["rounds"] >= rounds
+
+
 def collect(jobs: Mapping[tuple[str, int], TrainingJob], until: float, file: Path) -> None:
-    """Record the runs that have finished. Another process may have recorded others in the meantime."""
-    record = read_record(file)
-    for (text, seed), job in jobs.items():
-        if job.is_finished():
-            record.setdefault(text, {})[str(seed)] = measures(read_run(job.folder), until)
-    write_text_whole(file, json.dumps(record, indent=None, sort_keys=False) + "\n")
+    """Record the runs that have finished. Other processes may record theirs at the same time."""
+    found = {name: measures(read_run(job.folder), until) for name, job in jobs.items() if job.is_finished()}
+    with one_at_a_time(file.parent):
+        record = read_record(file)
+        for (text, seed), one in found.items():
+            known = record.setdefault(text, {}).get(str(seed))
+            if known is None or (known["until"], known["rounds"]) < (one["until"], one["rounds"]):
+                record[text][str(seed)] = one
+        write_text_whole(file, json.dumps(record, indent=None, sort_keys=False) + "\n")
 
 
 def main() -> int:
@@ -124,8 +144,9 @@ def main() -> int:
         (text, seed): candidate_job(text, seed, options.until, options.rounds, options.out, data_dir)
         for text in options.candidates
         for seed in seeds
-        if known.get(text, {}).get(str(seed), {"until": 0.0})["until"] < options.until
+        if not is_known(known.get(text, {}).get(str(seed)), options.until, options.rounds)
     }
+    different = list({job.folder: job for job in jobs.values()}.values())  # two spellings may be one candidate
     code = 0
     if jobs and not options.show:
         console = Console()
@@ -134,7 +155,7 @@ def main() -> int:
             if progress.states[index] == "done":
                 collect(jobs, options.until, options.record)
 
-        code = print_outcome(console, run_with_view(console, list(jobs.values()), LocalEngine(options.jobs), keep))
+        code = print_outcome(console, run_with_view(console, different, LocalEngine(options.jobs), keep))
         collect(jobs, options.until, options.record)
     print("\n".join(table(read_record(options.record))))
     return code

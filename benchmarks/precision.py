@@ -62,7 +62,7 @@ def main() -> None:
     print("|---|---|---|", flush=True)
     first: list[float] = []
     for name in ("PyTorch's operators, float32", "this project's kernels, float32", "every tensor rounded to bf16"):
-        layers.supported = (lambda _: False) if "operators" in name else supported
+        layers.supported = (lambda *_: False) if "operators" in name else supported
         FemnistCnn.forward = rounded_forward if "bf16" in name else forward
         runs = [
             simulate(scenario.replaced(federation={"seed": seed}), "qccf", dataset=dataset)

@@ -28,7 +28,7 @@ PARTS: dict[str, tuple[tuple[ModuleType, str], ...]] = {
         (convolution, name) for name in ("transform_images", "transform_pooled", "images_of", "pooled_of")
     ),
     "copies and pooling of the layer with one channel": tuple(
-        (layers, name) for name in ("_fill_patches", "_pool", "_spread")
+        (layers, name) for name in ("_fill_patches", "pool_sums", "spread_pooled")
     ),
 }
 
@@ -55,7 +55,7 @@ def step_ms(model: FlatModel, shape: tuple[int, ...], classes: int) -> float:
 
 def measure(network: Callable[[], nn.Module], shape: tuple[int, ...], classes: int) -> None:
     model = FlatModel(network(), device="cpu", precision="fp32")
-    supported, layers.supported = layers.supported, lambda _: False
+    supported, layers.supported = layers.supported, lambda *_: False
     by_pytorch = step_ms(model, shape, classes)
     layers.supported = supported
     ours = step_ms(model, shape, classes)

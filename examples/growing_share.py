@@ -1,5 +1,6 @@
 """QCCF with a share of clients that follows what it measures: one client per round at first, and twice as many whenever
 it is no longer certain that the loss falls. docs/lean.md says why this is not the preset.
+Its options are those of `Qccf`, in `policy.options`; settings of `control` have no effect on it.
 Try it: qccf compare quick --policy qccf,examples.growing_share:GrowingShare --set "policy.options={power = 'adapted'}"
 """
 
@@ -22,6 +23,7 @@ class GrowingShare:
         if options.get("form") == "paper" or "share" in options:
             raise ValueError("form = 'paper' and share contradict a share that grows: leave them out")
         self.qccf = partial(Qccf, constants, rounds=rounds, **options)
+        self.qccf()  # so that an unknown option is refused here
 
     def init(self, statistics: Statistics) -> dict:
         count = statistics.num_clients

@@ -15,6 +15,7 @@ from benchmarks.ladder import (
     FIRST,
     LAST,
     LEVERS,
+    MORE_ROUNDS,
     NOT_ALONE,
     RECEIVING,
     VARIANTS,
@@ -63,6 +64,7 @@ def test_the_first_rung_is_the_papers_and_the_last_is_the_preset() -> None:
         for section in ("learning", "server", "control", "codec"):
             assert getattr(made[rung], section) == getattr(scenario, section), (rung, section)
     assert made[ACCURATE].data.transform == scenario.data.transform
+    assert MORE_ROUNDS[ACCURATE] == scenario.federation.rounds
     assert {one.evaluation.until_accuracy for one in made.values()} == {0.75}
     assert {one.federation.seed for one in made.values()} == {3}
 

@@ -54,3 +54,8 @@ def test_a_loss_that_stands_still_asks_for_more_clients() -> None:
 def test_what_contradicts_a_growing_share_is_refused(options: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="leave them out"):
         GrowingShare(SCENARIO.constants(), rounds=40, **options)
+
+
+def test_an_unknown_option_is_refused_before_the_first_round() -> None:
+    with pytest.raises(TypeError, match="colour"):
+        GrowingShare(SCENARIO.constants(), rounds=40, colour=1)

@@ -13,6 +13,10 @@ import numpy as np
 
 from qccf.quantization.kernels import CHUNK, load64, mixed_key, random_word
 
+COMPILED_IN = {"qccf.quantization.kernels": "92cb90c9b80b4f3d"}
+"""Files with compiled functions that those below call, and a digest of each. Numba keeps compiled functions until their
+own file changes, so this line has to change with those files; a test says when."""
+
 DIRECT = 16
 _OFFSET = 8 * (1023 + 4) - DIRECT
 """A float64 shifted right by 49 bits is 8·exponent + the three bits. Subtracting this gives 16.0 the symbol 16."""

@@ -124,6 +124,26 @@ def test_nan_is_propagated() -> None:
         assert layer(torch.rand(2, inputs, 8, 8)).isnan().all()
 
 
+def test_one_nan_among_numbers_spreads_as_with_pytorch() -> None:
+    layer, images = ConvPoolRelu(1, 4), torch.rand(1, 1, 10, 10)
+    images[0, 0, 7, 7] = torch.nan
+    expected = reference(images, layer).isnan()
+    assert 0 < expected.sum() < expected.numel()
+    assert torch.equal(layer(images).isnan(), expected)
+
+
+@pytest.mark.parametrize("layer", [ConvPoolRelu(1, 4), ConvPoolRelu(16, 16), Conv5x5(64, 64)])
+@pytest.mark.parametrize("channels", [3, 8, 160])
+def test_another_number_of_channels_is_refused(layer: nn.Conv2d, channels: int) -> None:
+    with pytest.raises(RuntimeError, match=f"got {channels} channels"):
+        layer(torch.rand(2, channels, 14, 14))
+
+
+def test_images_and_weights_of_different_precision_are_refused() -> None:
+    with pytest.raises(RuntimeError, match="type"):
+        ConvPoolRelu(16, 16).double()(torch.rand(2, 16, 14, 14))
+
+
 def test_other_shapes_types_and_autocast_use_pytorch() -> None:
     layer = ConvPoolRelu(3, 4)
     odd = torch.rand(2, 3, 7, 9)

@@ -1,4 +1,4 @@
-"""Fourier transforms of images of up to 16×16 real values, and max-pooling of what is transformed back.
+"""Fourier transforms of images of up to 16×16 real values, and 2×2 max-pooling.
 
 256 real values have 130 frequencies; the others are their complex conjugates. Images are [sample, row, column,
 channel], transformed images [frequency, sample, channel, real and imaginary part].
@@ -310,18 +310,48 @@ _INDEX = tuple(np.uint8(which) for which in range(NONE_PASSED + 1))
 
 @_compiled
 def largest(s0: Any, s1: Any, s2: Any, s3: Any, bias: Any) -> Any:
-    """The largest of four values plus bias, then ReLU; and its index."""
+    """The largest of four values plus bias, then ReLU; and its index. NaN if one of the values is."""
     best, which = s0, _INDEX[0]
-    if s1 > best:
+    if (s1 > best) | (s1 != s1):
         best, which = s1, _INDEX[1]
-    if s2 > best:
+    if (s2 > best) | (s2 != s2):
         best, which = s2, _INDEX[2]
-    if s3 > best:
+    if (s3 > best) | (s3 != s3):
         best, which = s3, _INDEX[3]
     best += bias
     if best <= F(0.0):
         best, which = F(0.0), _INDEX[NONE_PASSED]
     return best, which
+
+
+@_compiled
+def pool_sums(sums: Any, bias: Any, pooled: Any, passed: Any) -> None:
+    """Fill `pooled` with the result of bias, 2×2 max-pooling and ReLU, and `passed` with the index of each maximum."""
+    samples, height, width, channels = pooled.shape
+    for n in range(samples):
+        for i in range(height):
+            for j in range(width):
+                s0, s1 = sums[n, 2 * i, 2 * j], sums[n, 2 * i, 2 * j + 1]
+                s2, s3 = sums[n, 2 * i + 1, 2 * j], sums[n, 2 * i + 1, 2 * j + 1]
+                values, indexes = pooled[n, i, j], passed[n, i, j]
+                for c in range(channels):
+                    values[c], indexes[c] = largest(s0[c], s1[c], s2[c], s3[c], bias[c])
+
+
+@_compiled
+def spread_pooled(gradients: Any, passed: Any, sums: Any, bias_gradient: Any) -> None:
+    """Gradients of the sums, from those of the pooled values: all but the largest of a window get 0."""
+    samples, height, width, channels = gradients.shape
+    zero = F(0.0)
+    for n in range(samples):
+        for i in range(height):
+            for j in range(width):
+                for which in range(NONE_PASSED):
+                    target, index = sums[n, 2 * i + which // 2, 2 * j + which % 2], np.uint8(which)
+                    for c in range(channels):
+                        target[c] = gradients[n, i, j, c] if passed[n, i, j, c] == index else zero
+                for c in range(channels):
+                    bias_gradient[c] += gradients[n, i, j, c] if passed[n, i, j, c] != NONE_PASSED else zero
 
 
 @_compiled

@@ -15,16 +15,13 @@ from torch import nn
 from torch.nn import functional
 
 from qccf.learning.fast_convolution.convolution import Convolve, ConvolvePoolRelu, fits
-from qccf.learning.fast_convolution.fourier import NONE_PASSED, F, largest
-
-_compiled = numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
-
+from qccf.learning.fast_convolution.fourier import F, pool_sums, spread_pooled
 
 _BLOCK = 10
 """Samples at a time, so that their patches and sums stay in the cache."""
 
 
-@_compiled
+@numba.njit(nogil=True, cache=True)
 def _fill_patches(images: Any, patches: Any) -> None:
     """patches[5·y + x, n, i, j] = image n, with two zeros around it, at row i + y and column j + x."""
     samples, height, width = images.shape
@@ -37,36 +34,6 @@ def _fill_patches(images: Any, patches: Any) -> None:
                     source, target = padded[i + y, x:], patches[5 * y + x, n, i]
                     for j in range(width):
                         target[j] = source[j]
-
-
-@_compiled
-def _pool(sums: Any, bias: Any, pooled: Any, passed: Any) -> None:
-    """Fill `pooled` with the result of bias, 2×2 max-pooling and ReLU, and `passed` with the index of each maximum."""
-    samples, height, width, channels = pooled.shape
-    for n in range(samples):
-        for i in range(height):
-            for j in range(width):
-                s0, s1 = sums[n, 2 * i, 2 * j], sums[n, 2 * i, 2 * j + 1]
-                s2, s3 = sums[n, 2 * i + 1, 2 * j], sums[n, 2 * i + 1, 2 * j + 1]
-                values, indexes = pooled[n, i, j], passed[n, i, j]
-                for c in range(channels):
-                    values[c], indexes[c] = largest(s0[c], s1[c], s2[c], s3[c], bias[c])
-
-
-@_compiled
-def _spread(gradients: Any, passed: Any, sums: Any, bias_gradient: Any) -> None:
-    """Gradients of the sums, from those of the pooled values: all but the largest of a window get 0."""
-    samples, height, width, channels = gradients.shape
-    zero = F(0.0)
-    for n in range(samples):
-        for i in range(height):
-            for j in range(width):
-                for which in range(NONE_PASSED):
-                    target, index = sums[n, 2 * i + which // 2, 2 * j + which % 2], np.uint8(which)
-                    for c in range(channels):
-                        target[c] = gradients[n, i, j, c] if passed[n, i, j, c] == index else zero
-                for c in range(channels):
-                    bias_gradient[c] += gradients[n, i, j, c] if passed[n, i, j, c] != NONE_PASSED else zero
 
 
 class _FromOneChannel(torch.autograd.Function):
@@ -83,7 +50,7 @@ class _FromOneChannel(torch.autograd.Function):
         kernel = weight.reshape(len(bias), 25).T.contiguous()
         for part, patches, sums in _patches(images, len(bias)):
             torch.mm(patches.T, kernel, out=sums.view(-1, len(bias)))
-            _pool(sums.numpy(), bias.numpy(), pooled[part].numpy(), passed[part])
+            pool_sums(sums.numpy(), bias.numpy(), pooled[part].numpy(), passed[part])
         ctx.save_for_backward(images)
         ctx.passed = passed
         return pooled
@@ -95,7 +62,7 @@ class _FromOneChannel(torch.autograd.Function):
         received = gradients[0].contiguous()
         kernel, bias = torch.zeros(25, channels), torch.zeros(channels)
         for part, patches, sums in _patches(images, channels):
-            _spread(received[part].numpy(), ctx.passed[part], sums.numpy(), bias.numpy())
+            spread_pooled(received[part].numpy(), ctx.passed[part], sums.numpy(), bias.numpy())
             kernel.addmm_(patches, sums.view(-1, channels))
         return None, kernel.T.reshape(channels, 1, 5, 5), bias
 
@@ -121,7 +88,7 @@ class ConvPoolRelu(nn.Conv2d):
         super().__init__(in_channels, out_channels, 5, padding=2)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        if not (supported(images) and images.shape[2] % 2 == 0 and images.shape[3] % 2 == 0):
+        if not (supported(images, self) and images.shape[2] % 2 == 0 and images.shape[3] % 2 == 0):
             return self._by_pytorch(images)
         if self.in_channels == 1 and not images.requires_grad:
             pooled = _FromOneChannel.apply(images[:, 0].contiguous(), self.weight, self.bias)  # type: ignore[no-untyped-call]
@@ -143,12 +110,15 @@ class Conv5x5(nn.Conv2d):
         super().__init__(in_channels, out_channels, 5)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        if not (supported(images) and fits(self, images.shape[2], images.shape[3], 0)):
+        if not (supported(images, self) and fits(self, images.shape[2], images.shape[3], 0)):
             return super().forward(images)
         last = images.permute(0, 2, 3, 1).contiguous()
         return Convolve.apply(last, self.weight, self.bias).permute(0, 3, 1, 2)  # type: ignore[no-untyped-call]
 
 
-def supported(images: torch.Tensor) -> bool:
-    """Whether the kernels of this package can be used; PyTorch's operators are used otherwise."""
-    return images.device.type == "cpu" and images.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+def supported(images: torch.Tensor, layer: nn.Conv2d) -> bool:
+    """Whether the kernels of this package can be used. Otherwise PyTorch's operators are, which also refuse images with
+    another number of channels."""
+    is_float32 = images.dtype == layer.weight.dtype == torch.float32
+    on_cpu = images.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+    return on_cpu and is_float32 and images.ndim == 4 and images.shape[1] == layer.in_channels
