@@ -473,9 +473,8 @@ def figure(results: Results, task: Task = EMNIST) -> Chart:
             limits = (least / 3.0, float("inf"))  # an interval of few seeds may reach below 0
             series.append(estimated(f"{100 * target:g} %", *points, style, "points", limits=limits))
     panel = Panel("", "", "energy to this accuracy (mJ)", tuple(series), y_log=True, categories=tuple(names))
-    caption = (
-        f"{task.name}, β = 300, the paper's cost model. {INTERVALS}; a missing point: not every seed has reached it."
-    )
+    missing = "a missing point: not run, or not reached with every seed"
+    caption = f"{task.name}, β = 300, the paper's cost model. {INTERVALS}; {missing}."
     return Chart("ladder", "Joules to an accuracy, one change at a time", caption, (panel,), 1, (8.0, 4.0))
 
 
