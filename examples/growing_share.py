@@ -2,6 +2,7 @@
 it is no longer certain that the loss falls. docs/lean.md says why this is not the preset.
 Its options are those of `Qccf`, in `policy.options`; settings of `control` have no effect on it.
 Try it: qccf compare quick --policy qccf,examples.growing_share:GrowingShare --set "policy.options={power = 'adapted'}"
+Then only the growing share adapts powers; with --set control.power=adapted as well, both do.
 """
 
 from functools import partial

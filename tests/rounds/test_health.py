@@ -631,3 +631,20 @@ def test_a_rule_that_keeps_nothing() -> None:
     assert set(findings(None, absent, "aggregation.rule=median")) == {"nothing-kept"}, "a client sat out"
     some = {"kept": np.where((N < 3) & (K > 0), 0.0, 1.0)}
     assert findings(None, some, "aggregation.rule=median") == {}, "something of one client counted"
+
+
+def test_a_loss_that_grows() -> None:
+    def sentence(loss: object, *settings: str) -> str | None:
+        return findings({"train_loss": np.asarray(loss, dtype=float)}, None, *settings).get("diverging-training")
+
+    falling = np.linspace(4.0, 1.0, ROUNDS)
+    assert sentence(falling) is None
+    assert sentence(np.full(ROUNDS, np.nan)) is None, "nothing is trained"
+    assert sentence(np.where(np.arange(ROUNDS) == ROUNDS - 1, 8.0, falling)) is None
+    assert sentence(np.where(np.arange(ROUNDS) == 5, 99.0, falling)) is None, "it has recovered"
+    grown = np.where(np.arange(ROUNDS) >= ROUNDS - 2, [*falling[:-2], 8.01, np.nan], falling)
+    assert (sentence(grown) or "").startswith("the loss that clients report rose from 4 to 8.01, and at most 2 times")
+    assert (sentence(grown) or "").endswith("is usual: lower learning.learning_rate = 0.1.")
+    of_server = sentence(grown, "server.optimizer=fedadam", "server.fedadam.learning_rate=10") or ""
+    assert of_server.endswith("0.1, or server.fedadam.learning_rate = 10.")
+    assert "server.average" not in (sentence(grown, "server.optimizer=average") or "server.average")

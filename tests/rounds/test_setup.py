@@ -100,3 +100,16 @@ def test_a_world_in_which_nobody_can_upload_is_refused_before_anything_is_comput
 def test_a_downlink_that_codes_whole_models_is_refused_before_anything_is_computed() -> None:
     with pytest.raises(ConfigError, match="codes whole models"):
         check_scenario(tiny_scenario("server.downlink=model+entropy"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (["server.optimizer=fedyogi", "server.options={x = 1}"], r"and 'fedyogi' has its own section, server\.fedyogi"),
+        (["server.options={x = 1}"], "and 'average' has no options: leave them out"),
+        (["aggregation.options={x = 1}"], r"has its own section, aggregation\.mean: use that"),
+    ],
+)
+def test_options_are_for_entries_of_ones_own(settings: list[str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        build_rules(tiny_scenario(*settings), scenario_codec(tiny_scenario(), [1]))

@@ -1,5 +1,7 @@
 """When an accuracy counts as reached, and what it took: by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from qccf.rounds.run import Run
@@ -13,6 +15,7 @@ from qccf.rounds.targets import (
     smoothed,
     target_cells,
     targets_json,
+    until_sentence,
 )
 from qccf.settings.loading import load_scenario
 
@@ -54,6 +57,18 @@ def test_a_run_stops_only_if_it_is_asked_to() -> None:
     assert not may_stop([0.9], wanted)
     assert not may_stop([0.9, 0.4], wanted)
     assert may_stop([0.9, 0.4, 1.0], wanted)
+
+
+def test_a_run_that_stops_at_an_accuracy_says_whether_it_was_reached() -> None:
+    run = made_run([0.2, 0.4, 0.6, 0.8])
+    assert until_sentence(run) == ""
+    mean = "mean of 2 evaluations on 1,000 test samples"
+    half, most = (replace(run, scenario=run.scenario.replaced(evaluation={"until_accuracy": a})) for a in (0.5, 0.75))
+    assert until_sentence(half) == f"50 % was reached after 3 rounds, 1.50 s simulated and 6.00 J ({mean})."
+    assert until_sentence(most) == f"75 % was not reached in 4 rounds: the best {mean} was 70.0%."
+    short = made_run([0.9])
+    short = replace(short, scenario=short.scenario.replaced(evaluation={"until_accuracy": 0.5}))
+    assert until_sentence(short) == f"50 % was not reached in 1 round: there was no {mean}."
 
 
 def test_what_a_target_took() -> None:

@@ -166,6 +166,7 @@ def _print_results(console: "Console", run: "Run", out: Path, as_json: str | Non
     from qccf.cli.tables import common_parts, print_health, print_privacy, results_table, service_table
     from qccf.core.words import counted
     from qccf.rounds.run import health_sentences
+    from qccf.rounds.targets import until_sentence
 
     if as_json:
         print_json(run_json(replace(run, folder=out), full=as_json == "full"))
@@ -173,6 +174,8 @@ def _print_results(console: "Console", run: "Run", out: Path, as_json: str | Non
     title = f"{run.summary['dataset']}, {counted(run.summary['rounds'], 'round')}{common_parts([run])}"
     console.print(results_table(title, [run.policy], [run.summary]))
     console.print(service_table([run.policy], [run.summary]))
+    if sentence := until_sentence(run):
+        console.print(sentence, soft_wrap=True, highlight=False)
     print_privacy(console, [run])
     print_health(console, health_sentences([run]))
     if run.summary["synthetic"]:

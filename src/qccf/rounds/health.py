@@ -62,6 +62,9 @@ ESTIMATES = ("estimated_rate_bps", "rate_bps")
 MOST_BACKOFF_DB = 20.0
 """A larger back-off is no remedy: it would leave hardly any rate."""
 
+MOST_LOSS_GROWTH = 2.0
+"""Clients that learn too fast report a loss that has grown by more than this since the first round."""
+
 NAMED_CLIENTS = 5
 """A sentence names at most this many clients."""
 
@@ -86,6 +89,7 @@ Kind = Literal[
     "lost-uploads",
     "clipped-updates",
     "nothing-kept",
+    "diverging-training",
 ]
 
 
@@ -563,6 +567,24 @@ def _nothing_kept(tables: _Tables) -> Iterable[Finding]:
         )
 
 
+def _training(tables: _Tables) -> Iterable[Finding]:
+    """Losses of clients that end well above those of the first model."""
+    losses = np.asarray(tables.rounds.get("train_loss", ()), dtype=float)
+    known = np.isfinite(losses)
+    if not known.any():
+        return
+    first, last = (float(losses[known][place]) for place in (0, -1))
+    if last > MOST_LOSS_GROWTH * first:
+        server = tables.scenario.server.optimizer
+        rate = getattr(getattr(tables.scenario.server, server, None), "learning_rate", None)
+        more = "" if rate is None else f", or server.{server}.learning_rate = {rate:g}"
+        yield Finding(
+            "diverging-training",
+            f"the loss that clients report rose from {first:.3g} to {last:.3g}, and at most {MOST_LOSS_GROWTH:g} times "
+            f"is usual: lower learning.learning_rate = {tables.scenario.learning.learning_rate:g}{more}.",
+        )
+
+
 def _lost(tables: _Tables) -> BoolArray:
     """Uploads that missed the deadline and were not exempt from it; not those during which a battery emptied."""
     missed, arrived = (np.asarray(tables.by_round(name), dtype=bool) for name in ("missed", "arrived"))
@@ -586,6 +608,7 @@ CHECKS: tuple[Callable[[_Tables], Iterable[Finding]], ...] = (
     _missed,
     _clipped,
     _nothing_kept,
+    _training,
 )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from qccf.core.contracts import Constants, FloatArray, Policy
 from qccf.core.errors import ConfigError
 from qccf.core.registry import Registry
+from qccf.core.words import article
 from qccf.learning.aggregation.protocol import AggregationRule
 from qccf.learning.aggregation.registry import AGGREGATION_RULES
 from qccf.learning.attacks.protocol import Attack
@@ -113,28 +114,35 @@ def _fleet(scenario: Scenario) -> tuple[FloatArray | None, tuple[str, ...]]:
 
 def build_server_optimizer(scenario: Scenario) -> ServerOptimizer:
     """The scenario's server optimizer, or a user's own as `module:Class`."""
-    made: ServerOptimizer = _built(SERVER_OPTIMIZERS, scenario.server.optimizer, scenario.server)
+    made: ServerOptimizer = _built(SERVER_OPTIMIZERS, scenario.server.optimizer, scenario.server, "server")
     return made
 
 
 def build_aggregation_rule(scenario: Scenario) -> AggregationRule:
     """The scenario's aggregation rule, or a user's own as `module:Class`."""
-    made: AggregationRule = _built(AGGREGATION_RULES, scenario.aggregation.rule, scenario.aggregation)
+    made: AggregationRule = _built(AGGREGATION_RULES, scenario.aggregation.rule, scenario.aggregation, "aggregation")
     return made
 
 
 def build_attack(scenario: Scenario) -> Attack:
     """What the scenario's attackers do, or a user's own as `module:Class`."""
-    made: Attack = _built(ATTACKS, scenario.attack.kind, scenario.attack)
+    made: Attack = _built(ATTACKS, scenario.attack.kind, scenario.attack, "attack")
     return made
 
 
-def _built(registry: Registry[Any], name: str, section: Any) -> Any:
+def _built(registry: Registry[Any], name: str, section: Any, key: str) -> Any:
     """An entry with the options of its part of a section, or with those for an entry of the user's own."""
     options, entry = dict(section.options), registry.find(name)
     part, options_type = getattr(entry, "section", ""), getattr(entry, "Options", None)
-    if name in registry and part and options_type is not None:
-        options |= option_values(options_type, getattr(section, part))
+    if name in registry:
+        if options:
+            instead = f"has its own section, {key}.{part}: use that" if part else "has no options: leave them out"
+            raise ConfigError(
+                f"{key}.options = {options} is for {article(registry.kind)} {registry.kind} of your own, and {name!r} "
+                f"{instead}."
+            )
+        if part and options_type is not None:
+            options = option_values(options_type, getattr(section, part))
     return registry.build(name, **options)
 
 

@@ -98,6 +98,20 @@ def targets_json(run: Run, targets: Sequence[float]) -> dict[str, dict[str, floa
     return {target: None if cost is None else cost._asdict() for target, cost in costs.items()}
 
 
+def until_sentence(run: Run) -> str:
+    """Whether a run that stops at an accuracy has reached it, and what that took; empty for other runs."""
+    evaluation = run.scenario.evaluation
+    target = evaluation.until_accuracy
+    if not target:
+        return ""
+    counted_on = f"mean of {counted(evaluation.averaged, 'evaluation')} on {counted(evaluation.samples, 'test sample')}"
+    if (cost := cost_to(run, target)) is not None:
+        took = f"{quantity(cost.seconds, 's')} simulated and {quantity(cost.energy_j, 'J')}"
+        return f"{100 * target:g} % was reached after {counted(cost.rounds, 'round')}, {took} ({counted_on})."
+    best = f"the best {counted_on} was {_best(run):.1%}" if _best(run) else f"there was no {counted_on}"
+    return f"{100 * target:g} % was not reached in {counted(run.num_rounds, 'round')}: {best}."
+
+
 def evaluation_shown(evaluation: EvaluationSection) -> str:
     """On what a target is judged, as a caption says it."""
     return (
