@@ -80,8 +80,8 @@ def test_each_rung_adds_one_lever() -> None:
 def test_the_plan_runs_both_ends_first_and_levers_alone_last() -> None:
     plan = planned(list(rungs()), [0, 1, 2, 3, 4])
     assert plan[:4] == [(FIRST, 0), (LAST, 0), (FIRST, 1), (LAST, 1)]
-    assert plan[10:15] == [(variant, 0) for variant in VARIANTS]
-    assert plan[35] == ("… small steps", 0)
+    assert plan[10:16] == [(variant, 0) for variant in VARIANTS]
+    assert plan[40] == ("… small steps", 0)
     assert plan[-2:] == [("+ logit adjustment", 0), ("+ averaged models", 0)]
     assert len(plan) == len(set(plan)) == 5 * (1 + len(LEVERS) + len(VARIANTS)) + (len(LEVERS) - len(NOT_ALONE))
     assert planned(["lean"], [7]) == [("lean", 7)]
