@@ -205,6 +205,18 @@ def rungs() -> dict[str, Changes]:
     return found | {name: {**found[base], **changes} for name, (base, changes) in VARIANTS.items()}
 
 
+def named_rungs(text: str) -> list[str]:
+    """The rungs of a list with commas, which names may contain as well; none if one of them is not a rung."""
+    found, rest = [], text
+    while rest:
+        name = max((name for name in rungs() if f"{rest},".startswith(f"{name},")), key=len, default="")
+        if not name:
+            return []
+        found.append(name)
+        rest = rest[len(name) + 1 :]
+    return found
+
+
 def rung_scenario(changes: Changes, *, rounds: int, until: float, seed: int, task: Task = EMNIST) -> Scenario:
     """A rung as a run that stops when it has reached the highest target."""
     common: Changes = {
@@ -529,10 +541,9 @@ def main() -> int:
     parser.add_argument("--show", action="store_true", help="print the table of what is finished and stop")
     options = parser.parse_args()
     task = TASKS[options.task]
-    chosen = options.rungs.split(",") if options.rungs else list(rungs())
-    unknown = [name for name in chosen if name not in rungs()]
-    if unknown:
-        parser.error(f"--rungs {unknown[0]} is not one of {', '.join(rungs())}")
+    chosen = named_rungs(options.rungs) if options.rungs else list(rungs())
+    if not chosen:
+        parser.error(f"--rungs {options.rungs} names others than {'; '.join(rungs())}")
     data_dir, known = data_folder(options.data_dir), read_record(options.record)
     keys: dict[tuple[str, int], str] = {}
     jobs: dict[str, tuple[TrainingJob, float]] = {}

@@ -28,6 +28,7 @@ from benchmarks.ladder import (
     figure,
     is_alone,
     measures,
+    named_rungs,
     participants,
     planned,
     ratio,
@@ -242,3 +243,10 @@ def test_what_all_test_samples_say_of_the_last_models() -> None:
         "accurate lean, at the end of 2 runs: 82.50 ± 6.35 % of all test samples (82.00% to 83.00%), after 200 to 210 "
         "rounds and 250 ± 0 mJ."
     ]
+
+
+def test_names_of_rungs_may_contain_commas() -> None:
+    assert named_rungs(f"lean,{BEFORE_LAST},paper") == ["lean", BEFORE_LAST, "paper"]
+    assert named_rungs("lean with one client per round") == ["lean with one client per round"]
+    assert named_rungs("lean,learn") == []
+    assert all(named_rungs(name) == [name] for name in rungs())
