@@ -208,13 +208,34 @@ def _word(rule: Rule) -> str:
     return "the same" if rule.kind == "equivalence" else "more" if rule.sign > 0 else "less"
 
 
+def why(e: Estimate, rule: Rule, quantity: Quantity, verdict: Answer) -> str:
+    """What of the numbers led to the verdict."""
+    small = f"±{quantity.margin * quantity.scale:g}{quantity.unit}"
+    if verdict == "holds in part":
+        return f"the direction holds, and the number is {'above' if e.mean > rule.papers else 'below'} the paper's"
+    if verdict == "holds" and rule.kind == "magnitude":
+        return f"within {small} of the paper's"
+    if verdict == "not settled" and rule.kind == "equivalence":
+        return f"too few trainings to show that it is within {small}, or beyond"
+    if verdict == "not settled":
+        inside = e.low < 0.0 < e.high
+        return "the interval has 0 inside" if inside else "the interval is beside 0, but not after Holm's correction"
+    if rule.kind == "equivalence":
+        return f"{'within' if verdict == 'holds' else 'beyond'} {small}"
+    return {
+        "holds": "the interval is on the claimed side of 0",
+        "refuted": "the interval is on the other side of 0",
+        "tie": f"within {small}, too small to matter",
+    }.get(verdict, "no interval")
+
+
 def claims_table(recorded: Recorded) -> list[str]:
-    """The claims with the paper's figure, ours, and the verdict; tests of one cause are adjusted together."""
+    """The claims with the paper's figure, ours, the verdict, and why; tests of one cause are adjusted together."""
     every = list(judgements(recorded))
     lines = [
         "\n**The paper's claims about decisions**\n",
-        "| rests on | claim | paper | here | n | verdict |",
-        "|---|---|---|---|---|---|",
+        "| rests on | claim | paper | here | n | verdict | why |",
+        "|---|---|---|---|---|---|---|",
     ]
     verdicts: dict[str, Answer] = {}
     for cause in dict.fromkeys(one[0] for one in every):
@@ -222,13 +243,17 @@ def claims_table(recorded: Recorded) -> list[str]:
         adjusted = adjusted_chances([chances(e, rule, q.margin) for *_, e, rule, q in mine])
         for (_, words, papers, e, rule, quantity), tests in zip(mine, adjusted, strict=True):
             verdict = verdicts[words] = answer(e, rule, tests)
-            lines.append(f"| {cause} | {words} | {papers} | {quantity.shown(e)} | {e.count} | {verdict} |")
+            reason = why(e, rule, quantity, verdict)
+            lines.append(f"| {cause} | {words} | {papers} | {quantity.shown(e)} | {e.count} | {verdict} | {reason} |")
     for beta in (150, 300):
-        least = ordering([verdicts[f"QCCF saves against {rival}, β = {beta}"] for rival in PAPERS_RIVALS])
+        answers = {rival: verdicts[f"QCCF saves against {rival}, β = {beta}"] for rival in PAPERS_RIVALS}
+        least = ordering(list(answers.values()))
+        ahead = [rival for rival, verdict in answers.items() if verdict == "refuted"]
+        ours = sum(verdict.startswith("holds") for verdict in answers.values())
+        reason = f"{' and '.join(ahead)} spends less" if ahead else f"it is ahead of {ours} of {len(answers)}"
         count = min(NUM_TRAININGS, cells_of(recorded[f"policies: β = {beta}"]))
-        lines.append(
-            f"| energy | QCCF spends the least of the paper's five, β = {beta} | least | | {count} | {least} |"
-        )
+        words = f"QCCF spends the least of the paper's five, β = {beta}"
+        lines.append(f"| energy | {words} | least | | {count} | {least} | {reason} |")
     return lines
 
 

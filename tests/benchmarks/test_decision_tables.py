@@ -15,9 +15,12 @@ from benchmarks.decision_tables import (
     savings,
     tables,
     weights_table,
+    why,
     with_tables,
 )
 from benchmarks.decisions import CONSTANTS, NUM_TRAININGS, POLICIES, points
+from qccf.core.intervals import estimate
+from qccf.paper.verdicts import ENERGY, UP, ZERO
 
 
 def made_columns(saved: dict[str, float], cells: int = 20) -> dict:
@@ -50,23 +53,31 @@ def recorded() -> dict:
 
 def test_claims_about_decisions_get_the_verdict_of_their_number(recorded) -> None:
     lines = "\n".join(claims_table(recorded))
-    for words, verdict in (
-        ("same-size, CPU follows, β = 300", "holds"),
-        ("same-size, joint, β = 300", "holds in part"),
-        ("principle, paper, β = 300", "refuted"),
-        ("channel-allocate, β = 300", "tie"),
-        ("no-quantization, β = 300", "holds"),
+    for words, verdict, reason in (
+        ("same-size, CPU follows, β = 300", "holds", "within ±5 % of the paper's"),
+        ("same-size, joint, β = 300", "holds in part", "the direction holds, and the number is below the paper's"),
+        ("principle, paper, β = 300", "refuted", "the interval is on the other side of 0"),
+        ("channel-allocate, β = 300", "tie", "within ±5 %, too small to matter"),
+        ("no-quantization, β = 300", "holds", "the interval is on the claimed side of 0"),
     ):
         (row,) = [line for line in lines.splitlines() if f"QCCF saves against {words} " in line]
-        assert row.endswith(f"| {NUM_TRAININGS} | {verdict} |"), row
+        assert row.endswith(f"| {NUM_TRAININGS} | {verdict} | {reason} |"), row
     (row,) = [line for line in lines.splitlines() if "bits of principle, paper over dataset sizes, β = 300" in line]
-    assert row.endswith("refuted |"), "they fall with the size here"
+    assert "| refuted |" in row, "they fall with the size here"
     (row,) = [line for line in lines.splitlines() if "energy of qccf from β" in line]
     assert row.startswith("| same-size |")
-    assert row.endswith("holds |"), "it is the same at both β"
+    assert row.endswith("| holds | within ±5 % |"), "it is the same at both β"
     assert "last bits of principle, paper minus qccf, β = 150 | more | +1.0" in lines
     (row,) = [line for line in lines.splitlines() if "the least of the paper's five, β = 300" in line]
-    assert row.endswith(f"| {NUM_TRAININGS} | refuted |"), "principle is cheaper"
+    assert row.endswith(f"| {NUM_TRAININGS} | refuted | principle, paper spends less |"), "principle is cheaper"
+
+
+def test_what_is_not_settled_says_what_is_missing() -> None:
+    wide, beside = estimate([-1.0, 1.0, 0.3]), estimate([0.2, 0.21, 0.22])
+    assert why(wide, UP, ENERGY, "not settled") == "the interval has 0 inside"
+    assert why(beside, UP, ENERGY, "not settled") == "the interval is beside 0, but not after Holm's correction"
+    assert why(wide, ZERO, ENERGY, "not settled") == "too few trainings to show that it is within ±5 %, or beyond"
+    assert why(beside, ZERO, ENERGY, "refuted") == "beyond ±5 %"
 
 
 def test_every_claim_names_a_cause_and_no_number_is_judged_twice(recorded) -> None:
