@@ -51,3 +51,12 @@ def test_an_unknown_section_is_refused_with_one_sentence(capsys, section: str, h
     error = capsys.readouterr().err
     assert error.startswith(f"qccf: '{section}' is neither a section of the settings nor a part of a name: {hint}")
     assert error.count("\n") == 1
+
+
+def test_in_a_narrow_terminal_no_word_is_broken(capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["settings", "accounts"]) == 0
+    shown = capsys.readouterr().out
+    assert "  receive_power_w = 0 W  (≥ 0, ≤ 100)" in shown
+    words = {word for info in settings_reference() if info.section == "accounts" for word in info.description.split()}
+    assert words <= set(shown.split())

@@ -10,9 +10,14 @@ from qccf.core.errors import ConfigError
 from qccf.core.suggest import closest
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table
 
     from qccf.settings.reference import SettingInfo
+
+
+TABLE_WIDTH = 110
+"""In narrower terminals a table would break words, so settings are listed one below the other."""
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -38,7 +43,8 @@ def settings_command(options: argparse.Namespace) -> int:
     chosen = _chosen(options.wanted, settings_reference())
     for name, description in section_descriptions().items():
         if infos := [info for info in chosen if info.section == name]:
-            console.print(_section_table(name, description, infos))
+            section = _section_table if console.width >= TABLE_WIDTH else _section_list
+            console.print(section(name, description, infos))
     return 0
 
 
@@ -71,3 +77,17 @@ def _section_table(name: str, description: str, infos: "Sequence[SettingInfo]") 
     for info in infos:
         table.add_row(info.key, info.description, info.unit, info.default, info.limits or info.choices)
     return table
+
+
+def _section_list(name: str, description: str, infos: "Sequence[SettingInfo]") -> "Group":
+    from rich.console import Group, RenderableType
+    from rich.padding import Padding
+    from rich.text import Text
+
+    found: list[RenderableType] = [Text.assemble((name, "bold"), f": {description}\n")]
+    for info in infos:
+        limits = info.limits or info.choices
+        value = f" = {info.default} {info.unit}".rstrip()
+        found.append(Padding(Text.assemble((info.key, "bold"), value, f"  ({limits})" if limits else ""), (0, 0, 0, 2)))
+        found.append(Padding(info.description, (0, 0, 0, 6)))
+    return Group(*found, "")

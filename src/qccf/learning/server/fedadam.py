@@ -12,7 +12,7 @@ from qccf.learning.server.protocol import Aggregate, OptimizerState
 
 @dataclass(frozen=True)
 class AdaptiveOptions:
-    """An adaptive server."""
+    """Each parameter moves by its mean change divided by the root of its squared change (FedAdam, FedYogi)."""
 
     learning_rate: float = option(0.03, "step size of the server, η", gt=0, le=10)
     first_decay: float = option(0.9, "memory of the mean change, β1", ge=0, lt=1)
