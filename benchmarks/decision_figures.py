@@ -11,8 +11,9 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.patches import Rectangle
 
-from benchmarks.decision_tables import ADAPTIVE, column, over_trainings, savings
+from benchmarks.decision_tables import ADAPTIVE, WHOLE_MODELS, column, over_trainings, savings
 from benchmarks.decisions import RECORD, Columns, Point, Recorded, cells_of, points, read_record
 from qccf.paper.findings import PAPERS_SAVINGS
 from qccf.reports.figures.style import MARKERS, PALETTE
@@ -27,13 +28,16 @@ MAPS = {
 FEW = ("qccf", *SAME_SIZE, "principle, paper", "channel-allocate", "no-quantization")
 ROUNDS, CLIENTS = 100, 20
 """Of the runs with few channels."""
+LEAST_SERVED = 0.5
+"""Savings where fewer clients than this take part are marked in maps: there is little to save."""
 MOST_SHOWN = 60.0
 """Where the colours of a map end, in per cent."""
 
 
 def draw_savings(recorded: Recorded, file: Path) -> None:
     """QCCF's savings against each baseline in each reading, with the paper's figures."""
-    rivals = [name for name in ADAPTIVE if name != "qccf"] + ["no-quantization"]
+    rivals = [name for name in ADAPTIVE if name not in ("qccf", WHOLE_MODELS)]
+    rivals += ["principle, published, updates", "no-quantization"]
     figure, axes = plt.subplots(figsize=(7.5, 3.4), layout="constrained")
     for offset, beta, colour in ((0.12, 300, "#0072B2"), (-0.12, 150, "#56B4E9")):
         columns = recorded[f"policies: β = {beta}"]
@@ -78,11 +82,13 @@ def draw_map(axes: Any, study: str, recorded: Recorded, rival: str) -> Any:
             axes.plot(j, i, "x", color="grey")
             continue
         values[i, j] = 100.0 * saved.mean
-        spread = f"\n± {100.0 * saved.half:.0f}" if np.isfinite(saved.half) else ""
+        digits = 0 if abs(values[i, j]) >= 1.0 else 1
+        spread = f"\n± {100.0 * saved.half:.{digits}f}" if np.isfinite(saved.half) else ""
+        shown = f"{values[i, j]:+.{digits}f}{spread}"
         dark = abs(values[i, j]) > 0.6 * MOST_SHOWN
-        axes.text(
-            j, i, f"{values[i, j]:+.0f}{spread}", ha="center", va="center", size=7, color="white" if dark else "black"
-        )
+        axes.text(j, i, shown, ha="center", va="center", size=7, color="white" if dark else "black")
+        if np.nanmean(column(found, "qccf", "participation")) < LEAST_SERVED:
+            axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1.0, 1.0, fill=False, hatch="///", edgecolor="grey", lw=0.0))
     image = axes.imshow(values, cmap="RdBu", vmin=-MOST_SHOWN, vmax=MOST_SHOWN, aspect="auto")
     axes.set_xticks(range(len(columns)), [one.partition("= ")[2] for one in columns], size=8)
     axes.set_yticks(range(len(rows)), rows, size=8)
@@ -101,6 +107,7 @@ def draw_maps(studies: Sequence[str], recorded: Recorded, file: Path) -> None:
             image = draw_map(axes, study, recorded, rival)
     cells = {cells_of(recorded[point.key]) for point in points() if point.study in studies and point.key in recorded}
     counted = f"{min(cells)} to {max(cells)}" if len(cells) > 1 else f"{max(cells)}"
+    figure.supxlabel("hatched: QCCF serves fewer than half of the clients; ×: nobody can upload", size=8)
     figure.colorbar(image, ax=panels, label=f"QCCF saves per upload (%), {counted} cells", shrink=0.8)
     figure.savefig(file, dpi=120)
     plt.close(figure)
@@ -144,13 +151,13 @@ def _fairness(columns: Columns, name: str) -> np.ndarray:
 
 
 def drawn(recorded: Recorded, images: Path) -> Iterable[Path]:
-    """Draw what is recorded; returns the files."""
+    """Draw what is recorded, maps only if no point is missing; returns the files."""
     draw_savings(recorded, images / "savings.png")
     yield images / "savings.png"
     for name, studies in MAPS.items():
-        known = [study for study in studies if any(key.startswith(f"{study}: ") for key in recorded)]
-        if known:
-            draw_maps(known, recorded, images / f"{name}.png")
+        whole = [study for study in studies if all(one.key in recorded for one in points() if one.study == study)]
+        if whole:
+            draw_maps(whole, recorded, images / f"{name}.png")
             yield images / f"{name}.png"
     if few_channels(recorded):
         draw_few_channels(recorded, images / "few-channels.png")

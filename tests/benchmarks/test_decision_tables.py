@@ -65,7 +65,7 @@ def test_claims_about_decisions_get_the_verdict_of_their_number(recorded) -> Non
     (row,) = [line for line in lines.splitlines() if "bits of principle, paper over dataset sizes, β = 300" in line]
     assert "| refuted |" in row, "they fall with the size here"
     (row,) = [line for line in lines.splitlines() if "energy of qccf from β" in line]
-    assert row.startswith("| same-size |")
+    assert row.startswith("| energy |"), "what QCCF spends does not rest on same-size"
     assert row.endswith("| holds | within ±5 % |"), "it is the same at both β"
     assert "last bits of principle, paper minus qccf, β = 150 | more | +1.0" in lines
     (row,) = [line for line in lines.splitlines() if "the least of the paper's five, β = 300" in line]
@@ -78,6 +78,8 @@ def test_what_is_not_settled_says_what_is_missing() -> None:
     assert why(beside, UP, ENERGY, "not settled") == "the interval is beside 0, but not after Holm's correction"
     assert why(wide, ZERO, ENERGY, "not settled") == "too few trainings to show that it is within ±5 %, or beyond"
     assert why(beside, ZERO, ENERGY, "refuted") == "beyond ±5 %"
+    inside = estimate([-0.01, 0.01, 0.0])
+    assert why(inside, ZERO, ENERGY, "not settled") == "the interval is within ±5 %, but not after Holm's correction"
 
 
 def test_every_claim_names_a_cause_and_no_number_is_judged_twice(recorded) -> None:

@@ -382,7 +382,7 @@ def test_numbers_are_adjusted_with_those_of_their_own_cause(monkeypatch: pytest.
     assert sum(sizes.values()) == len(numbers)
     of_claims = [m for claim, _, m in numbers if claim.cause == "principle"]
     least = [m for claim, _, m in numbers if claim.cause == "energy" and m.against == "principle"]
-    over_beta = [m for claim, f, m in numbers if claim.cause == "same-size" and f.part == "principle"]
+    over_beta = [m for claim, f, m in numbers if claim.key == "beta" and f.part == "principle"]
     assert least
     assert over_beta
     assert sizes["principle"] == len(of_claims) + len(least) + len(over_beta)

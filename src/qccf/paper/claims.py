@@ -249,7 +249,7 @@ CLAIMS: tuple[Claim, ...] = (
         measured.energy_over_beta,
         "Change of energy from the lowest β to the highest: direction for same-size and principle, equivalence for "
         "QCCF.",
-        "same-size",
+        "energy",
     ),
     Claim(
         "late-slowdown",
