@@ -86,7 +86,9 @@ def accuracy_chart(study: str, runs: list[Run]) -> Chart:
         )
     )
     seeds = len({run.seed for run in runs})
-    caption = f"{counted(seeds, 'seed')}. {band_caption(groups)}"
+    planned = STUDIES[study].seeds
+    counted_seeds = counted(seeds, "seed") if seeds == planned else f"{seeds} of {counted(planned, 'seed')}"
+    caption = f"{counted_seeds}. {band_caption(groups)}"
     return Chart(f"accuracy-{study}", f"Accuracy on {study}", caption, panels, columns=3)
 
 
@@ -96,11 +98,15 @@ def main() -> None:
     parser.add_argument("--images", type=Path, default=Path("docs/images"), metavar="DIR")
     options = parser.parse_args()
     for study, one in STUDIES.items():
-        if by_kind := whole_seeds(study, RunRecords(record_file(study, options.record))):
-            runs = [run for mine in by_kind.values() for run in mine]
-            path = options.images / f"accuracy-{study}.png"
-            save_chart(front_chart(by_kind) if one.front else accuracy_chart(study, runs), path)
-            print(f"Written: {path}")
+        by_kind = whole_seeds(study, RunRecords(record_file(study, options.record)))
+        whole = f"{study}: {len(next(iter(by_kind.values()), ()))} of {counted(one.seeds, 'seed')} with all runs"
+        if not by_kind:
+            print(f"{whole}, so there is no figure")
+            continue
+        runs = [run for mine in by_kind.values() for run in mine]
+        path = options.images / f"accuracy-{study}.png"
+        save_chart(front_chart(by_kind) if one.front else accuracy_chart(study, runs), path)
+        print(f"{whole}. Written: {path}")
 
 
 if __name__ == "__main__":
