@@ -16,6 +16,8 @@ from typing import Any
 from qccf.jobs.memory import keep_freed_memory
 from qccf.jobs.queue import Failure, Job, JobQueue, try_job
 
+RETRY_S = 0.02
+"""After how long an interrupt that Python has dropped is raised again."""
 STOP_TIMEOUT_S = 120.0
 """How long an interrupted worker may take to save its state before it is killed."""
 
@@ -133,13 +135,8 @@ def _send(worker: _Worker, job: Job | None) -> None:
 
 def _work(pipe: Connection, path: list[str], process_per_job: bool) -> None:
     """The main function of a worker. It ignores Ctrl-C, which reaches the parent too; the parent sends SIGTERM."""
-
-    def interrupt(*_: Any) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, interrupt)
+    interrupt_on_sigterm()
     sys.path[:] = path
     if not process_per_job:  # such a job may measure its memory
         keep_freed_memory()
@@ -149,3 +146,25 @@ def _work(pipe: Connection, path: list[str], process_per_job: bool) -> None:
             pipe.send(("end", try_job(job, job.folder, lambda steps: pipe.send(("step", steps)))))
     except (KeyboardInterrupt, EOFError, BrokenPipeError):
         pass
+
+
+def interrupt_on_sigterm() -> None:
+    """Make SIGTERM an interrupt, once, that is not lost.
+
+    Python drops an exception that is raised in a callback of the garbage collector, such as those of imports. An
+    interrupt that was dropped there is raised again a little later.
+    """
+
+    def interrupt(*_: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    def dropped(what: "sys.UnraisableHookArgs") -> None:
+        if issubclass(what.exc_type, KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, RETRY_S)
+        else:
+            sys.__unraisablehook__(what)
+
+    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGALRM, interrupt)
+    sys.unraisablehook = dropped
