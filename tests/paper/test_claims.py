@@ -159,6 +159,9 @@ def test_a_saving_is_judged_at_each_beta_and_all_must_hold() -> None:
     ]
     assert "less than the paper's" in judged["saves-same-size"].findings[1].value
     assert judged["saves-same-size"].verdict == "holds in part"
+    assert judged["saves-same-size"].why.startswith(
+        "The direction holds, but not that it is the paper's number: β = 300, same-size: +"
+    )
     assert judged["least-energy"].verdict == "holds"
 
 

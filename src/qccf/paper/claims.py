@@ -88,10 +88,13 @@ class Judged:
         shown = f"{name}{': ' if name else ''}{measure.quantity.shown(measure.estimate)}"
         numbers = [m.answer for finding in self.findings for m in finding.measures if m.estimate.known]
         agreeing = f"{sum(one == 'holds' for one in numbers)} of {len(numbers)} numbers agree"
+        in_part = f"{agreeing}; the worst is {shown} ({measure.answer})."
+        if set(numbers) <= {"holds", "holds in part"}:
+            in_part = f"The direction holds, but not that it is the paper's number: {shown}."
         forced = next((f for f in self.findings if f.refuted and f.verdict == "refuted"), None)
         return {
             "holds": f"All numbers agree; the weakest is {shown}.",
-            "holds in part": f"{agreeing}; the worst is {shown} ({measure.answer}).",
+            "holds in part": in_part,
             "tie": f"The difference is too small to matter: {shown}.",
             "refuted": f"{forced.part}{forced.after}." if forced else f"On the other side: {shown}.",
             "not settled": f"Too few seeds to tell: {shown}.",
