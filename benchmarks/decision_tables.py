@@ -11,6 +11,7 @@ models.
 
 import argparse
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -57,6 +58,11 @@ ADAPTIVE = tuple(name for name in POLICIES if name not in (*CONSTANTS, "no-quant
 PAPERS_RIVALS = ("same-size, CPU follows", "principle, paper", "channel-allocate", "no-quantization")
 """The paper's four baselines in the readings that are nearest to its text."""
 READINGS = ("same-size, CPU follows", "same-size, joint", "principle, paper")
+"""Baselines whose energy grows with β, says the paper."""
+WHOLE_MODELS = "principle, published"
+"""The published rule with whole models. It is made for updates, so no claim rests on it."""
+POINTS = replace(ENERGY, unit=" points")
+"""A difference of two savings. Its margin is that of energies."""
 
 
 def column(columns: Columns, policy: str, measure: str) -> np.ndarray:
@@ -92,6 +98,7 @@ def savings(columns: Columns, rival: str, *, per_upload: bool = False) -> Estima
 
 
 def saved_per_cell(columns: Columns, rival: str, *, per_upload: bool = False) -> np.ndarray:
+    """The same for each cell; NaN where one of the two serves nobody."""
     own = "qccf, updates" if sends_updates(rival) else "qccf"
     ours, theirs = (
         column(columns, name, "energy_j") / (_positive(column(columns, name, "participation")) if per_upload else 1.0)
@@ -157,10 +164,6 @@ def policies_table(title: str, columns: Columns) -> list[str]:
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines
 
-
-WHOLE_MODELS = "principle, published"
-"""The published rule with whole models. It is made for updates, so no claim rests on it."""
-POINTS = Quantity("saving", 0.01, "+.1f", 100.0, " points")
 
 Judgement = tuple[str, str, str, Estimate, Rule, Quantity]
 """The cause that the claim rests on, the claim, the paper's figure, our number, and how it is judged."""
@@ -232,7 +235,7 @@ def why(e: Estimate, rule: Rule, quantity: Quantity, verdict: Answer) -> str:
         return f"too few trainings to show that it is within {small}, or beyond"
     if verdict == "not settled":
         inside = e.low < 0.0 < e.high
-        return "the interval has 0 inside" if inside else "the interval is beside 0, but not after Holm's correction"
+        return "0 is inside the interval" if inside else "0 is outside the interval, but not after Holm's correction"
     if rule.kind == "equivalence":
         return f"{'within' if verdict == 'holds' else 'beyond'} {small}"
     return {

@@ -39,7 +39,7 @@ most energy also take longest: the paper's QCCF needs about 16 core-minutes to 7
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -450,17 +450,39 @@ def coding_line(task: Task = EMNIST) -> str:
     )
 
 
-def ends_line(results: Results, rung: str = ACCURATE) -> list[str]:
+def ends_lines(results: Results, rung: str = ACCURATE) -> list[str]:
     """What all test samples say of the last models of a rung, where runs stop by a part of them."""
     mine = [one for one in results.get(rung, {}).values() if one.get("test_accuracy")]
     if not mine:
         return []
     accuracies, rounds, energies_j = ([one[key] for one in mine] for key in ("test_accuracy", "rounds", "energy_j"))
     ends = f"{min(accuracies):.2%} to {max(accuracies):.2%}"
+    targets = {target: [one["targets"][target] for one in mine] for target in mine[0]["targets"]}
+    reached = [
+        f"{float(target):.0%} after {span([cost['rounds'] for cost in costs])}"
+        for target, costs in targets.items()
+        if None not in costs
+    ]
     return [
         f"{rung}, at the end of {counted(len(mine), 'run')}: {estimate(accuracies).shown('.2f', 100.0, ' %')} of all "
-        f"test samples ({ends}), after {min(rounds)} to {max(rounds)} rounds and "
-        f"{estimate(energies_j).shown('.3g', 1e3, ' mJ')}."
+        f"test samples ({ends}), after {span(rounds)} and {estimate(energies_j).shown('.3g', 1e3, ' mJ')}.",
+        f"{rung}: {', '.join(reached)}.",
+    ]
+
+
+def span(rounds: Sequence[int]) -> str:
+    """The least and the greatest number of rounds."""
+    least, most = min(rounds), max(rounds)
+    return counted(most, "round") if least == most else f"{least} to {counted(most, 'round')}"
+
+
+def other_lines(figures: Mapping[str, Figures], keys: Collection[str]) -> list[str]:
+    """Recorded runs that belong to no rung: forms of one that came before it."""
+    return [
+        f"no rung: {key}: {one['accuracy']:.1%} in the last tenth of {counted(one['rounds'], 'round')}, "
+        f"{1e3 * one['energy_j']:.3g} mJ"
+        for key, one in figures.items()
+        if key not in keys
     ]
 
 
@@ -570,11 +592,9 @@ def main() -> int:
         if key in figures:
             results.setdefault(name, {})[seed] = figures[key]
     results = {name: results[name] for name in rungs() if name in results}
-    print(
-        "\n".join(
-            [*table(results, task), "", *charges_table(results, task), "", coding_line(task), *ends_line(results)]
-        )
-    )
+    lines = [*table(results, task), "", *charges_table(results, task), "", coding_line(task), *ends_lines(results)]
+    others = other_lines(figures, set(keys.values())) if len(chosen) == len(rungs()) else []
+    print("\n".join([*lines, *others]))
     if options.figure is not None and results:
         save_chart(figure(results, task), options.figure)
     return code

@@ -74,8 +74,8 @@ def test_claims_about_decisions_get_the_verdict_of_their_number(recorded) -> Non
 
 def test_what_is_not_settled_says_what_is_missing() -> None:
     wide, beside = estimate([-1.0, 1.0, 0.3]), estimate([0.2, 0.21, 0.22])
-    assert why(wide, UP, ENERGY, "not settled") == "the interval has 0 inside"
-    assert why(beside, UP, ENERGY, "not settled") == "the interval is beside 0, but not after Holm's correction"
+    assert why(wide, UP, ENERGY, "not settled") == "0 is inside the interval"
+    assert why(beside, UP, ENERGY, "not settled") == "0 is outside the interval, but not after Holm's correction"
     assert why(wide, ZERO, ENERGY, "not settled") == "too few trainings to show that it is within ±5 %, or beyond"
     assert why(beside, ZERO, ENERGY, "refuted") == "beyond ±5 %"
     inside = estimate([-0.01, 0.01, 0.0])

@@ -23,12 +23,13 @@ from benchmarks.ladder import (
     charges_table,
     coding_j,
     coding_line,
-    ends_line,
+    ends_lines,
     energies,
     figure,
     is_alone,
     measures,
     named_rungs,
+    other_lines,
     participants,
     planned,
     ratio,
@@ -237,12 +238,18 @@ def test_the_other_task_has_targets_of_its_own_and_no_changes_alone() -> None:
 
 
 def test_what_all_test_samples_say_of_the_last_models() -> None:
-    run = {**figures(10.0), "energy_j": 0.25, "rounds": 200, "test_accuracy": 0.82}
-    assert ends_line({ACCURATE: {0: figures(10.0)}}) == []
-    assert ends_line({ACCURATE: {0: run, 1: {**run, "rounds": 210, "test_accuracy": 0.83}, 2: figures(1.0)}}) == [
+    run = {**figures(10.0, None), "energy_j": 0.25, "rounds": 200, "test_accuracy": 0.82}
+    assert ends_lines({ACCURATE: {0: figures(10.0)}}) == []
+    assert ends_lines({ACCURATE: {0: run, 1: {**run, "rounds": 210, "test_accuracy": 0.83}, 2: figures(1.0)}}) == [
         "accurate lean, at the end of 2 runs: 82.50 ± 6.35 % of all test samples (82.00% to 83.00%), after 200 to 210 "
-        "rounds and 250 ± 0 mJ."
+        "rounds and 250 ± 0 mJ.",
+        "accurate lean: 70% after 1 round.",
     ]
+
+
+def test_runs_of_no_rung_are_shown() -> None:
+    run = {"accuracy": 0.8168, "rounds": 70, "energy_j": 0.3091}
+    assert other_lines({"a": run, "b": run}, {"b"}) == ["no rung: a: 81.7% in the last tenth of 70 rounds, 309 mJ"]
 
 
 def test_names_of_rungs_may_contain_commas() -> None:

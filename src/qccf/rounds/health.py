@@ -568,19 +568,21 @@ def _nothing_kept(tables: _Tables) -> Iterable[Finding]:
 
 
 def _training(tables: _Tables) -> Iterable[Finding]:
-    """Losses of clients that end well above those of the first model."""
+    """Losses of clients that end well above those of the first model. The median of the last quarter of the rounds
+    counts, so that one bad round does not."""
     losses = np.asarray(tables.rounds.get("train_loss", ()), dtype=float)
     known = np.isfinite(losses)
     if not known.any():
         return
-    first, last = (float(losses[known][place]) for place in (0, -1))
+    reported = losses[known]
+    first, last = float(reported[0]), float(np.median(reported[-max(1, len(reported) // 4) :]))
     if last > MOST_LOSS_GROWTH * first:
         server = tables.scenario.server.optimizer
         rate = getattr(getattr(tables.scenario.server, server, None), "learning_rate", None)
         more = "" if rate is None else f", or server.{server}.learning_rate = {rate:g}"
         yield Finding(
             "diverging-training",
-            f"the loss that clients report rose from {first:.3g} to {last:.3g}, and at most {MOST_LOSS_GROWTH:g} times "
+            f"the loss that clients report rose from {first:.3g} to {last:.4g}, and at most {MOST_LOSS_GROWTH:g} times "
             f"is usual: lower learning.learning_rate = {tables.scenario.learning.learning_rate:g}{more}.",
         )
 
