@@ -16,7 +16,7 @@ most energy also take longest: the paper's QCCF needs about 16 core-minutes to 7
   (`benchmarks.lean_search`), but other forms of it were run with reported seeds before. With all clients in every
   round, batches of 20 and the whole adjustment, or none, stayed at 80 to 81 % with seed 0; without dropout, with a
   decay of 0.97 and an average of 0.7, seeds 0 and 1 ended at 81.7 and 81.2 % after 70 rounds. With a decay of 0.99 and
-  an average of 0.95, seeds 0 and 2 reached 82 % for 0.15 J, and seed 1 stayed at 81.8 % for 300 rounds; so the decay
+  an average of 0.95, seeds 0 and 2 reached 82 % for 0.15 J, and seed 1 was at 81.6 % after 300 rounds; so the decay
   was made slower. The runs were first stopped at 82 %, after 135 to 243 rounds, when all test samples gave 81.7 to
   82.4 %; then the same runs went on.
 - Logit adjustment, fewer clients with a learning rate that decays, and an average of models were added to `lean` after
